@@ -1,0 +1,60 @@
+# make test    set up and run all tests, on SQLite, without any server
+# make demo    set up and run the example project's invoices to their end
+# make check   all that has to hold before a commit: lint, migrations, test
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEMO := demo.sqlite3
+
+.PHONY: test demo lint format migrations check install install-dev clean
+
+test: install
+	$(BIN)/python -m pytest $(ARGS)
+
+demo: install
+	rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
+	DATABASE_URL=sqlite:///$(DEMO) $(BIN)/python manage.py migrate --verbosity 0
+	DATABASE_URL=sqlite:///$(DEMO) $(BIN)/python manage.py invoices_demo $(ARGS)
+
+lint: install-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install-dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# The second run asks as a project with another default key would: nothing may change inside site-packages.
+migrations: install
+	$(BIN)/python manage.py check
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	DEFAULT_AUTO_FIELD=django.db.models.AutoField $(BIN)/python manage.py makemigrations --check --dry-run flow_app
+
+check: lint migrations test
+
+install: $(VENV)/.installed
+install-dev: $(VENV)/.installed-dev
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "flow_app needs Python 3.11 or newer, and $(PYTHON) is not. Name one that is: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.created requirements.txt pyproject.toml
+	$(BIN)/python -m pip install --quiet -r requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .nox .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .test-databases
+	rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
+	find flow_app project tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The example project: flow_app at work in an ordinary Django site."""
