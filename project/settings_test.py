@@ -38,5 +38,4 @@ TEST_DATABASES = {"sqlite": sqlite, "postgres": postgres, "mariadb": mariadb}
 DATABASES = {"default": TEST_DATABASES[os.environ.get("FLOW_TEST_DB", "sqlite")]()}
 
 DEBUG = False
-EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
