@@ -1,0 +1,193 @@
+"""Events and envelopes as JSON: the stored body, the reference engine's wire form, and plain Python data.
+
+One table says how each field is written. The stored body and the wire differ in payloads alone: stored ones keep
+their type tags, on the wire they are plain JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from flow_app.core import instants
+from flow_app.core.events import EVENT_TYPES, Event, EventEnvelope, HookCreated
+from flow_app.core.payload import Limits, Payload
+from flow_app.core.policy import (
+    CancellationRequest,
+    ChildOperationReference,
+    RetryPolicy,
+    WorkflowProgress,
+    check_reason,
+)
+from flow_app.core.spec import WorkflowSpec
+from flow_app.core.tokens import as_digest
+from flow_app.errors import FlowError, PayloadError
+
+Tree = dict[str, Any]
+
+#: Imported payloads were accepted by another engine: only nesting is limited, which reading them back needs.
+_IMPORT_LIMITS = Limits(max_bytes=2**40, max_depth=256)
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """How one field of one event travels."""
+
+    name: str
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+    to_python: Callable[[Any], Any]
+    is_payload: bool = False
+    omit_null: bool = False
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _write_request(request: CancellationRequest) -> Tree:
+    return {} if request.reason is None else {"reason": request.reason}
+
+
+def _read_request(tree: Tree) -> CancellationRequest:
+    return CancellationRequest(check_reason(tree.get("reason")))
+
+
+def _nullable(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+def _typed(kind: type, name: str) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if type(value) is not kind:
+            raise ValueError(f"{name} must be {kind.__name__}, not {type(value).__name__}")
+        return value
+
+    return read
+
+
+def _field(name: str, kind: str) -> _Field:
+    match kind:
+        case "Payload":
+            return _Field(name, lambda payload: payload.tree, Payload, lambda payload: payload.value, is_payload=True)
+        case "datetime":
+            return _Field(name, instants.to_text, instants.from_text, _same)
+        case "datetime | None":
+            write, read = _nullable(instants.to_text), _nullable(instants.from_text)
+            return _Field(name, write, read, _same, omit_null=name == "expires_at")
+        case "WorkflowSpec":
+            return _Field(name, WorkflowSpec.to_tree, WorkflowSpec.from_tree, WorkflowSpec.to_tree)
+        case "RetryPolicy":
+            return _Field(name, RetryPolicy.to_tree, RetryPolicy.from_tree, RetryPolicy.to_tree)
+        case "CancellationRequest":
+            return _Field(name, _write_request, _read_request, _write_request)
+        case "int":
+            return _Field(name, _same, _typed(int, name), _same)
+        case "str":
+            return _Field(name, _same, _typed(str, name), _same)
+        case "str | None":
+            return _Field(name, _same, _nullable(_typed(str, name)), _same)
+    raise TypeError(f"no codec for {name}: {kind}")
+
+
+_FIELDS: Mapping[type[Event], tuple[_Field, ...]] = {
+    event: tuple(_field(field.name, typing.cast(str, field.type)) for field in dataclasses.fields(event))
+    for event in EVENT_TYPES.values()
+}
+
+
+def to_body(event: Event) -> Tree:
+    """The tree that is stored for an event, without its type."""
+    body: Tree = {}
+    for field in _FIELDS[type(event)]:
+        value = getattr(event, field.name)
+        if value is not None or not field.omit_null:
+            body[field.name] = field.write(value)
+    return body
+
+
+def from_body(event_type: str, body: Tree) -> Event:
+    """Rebuild a stored event. Raises PayloadError when the type is unknown or a field does not fit."""
+    kind = EVENT_TYPES.get(event_type)
+    if kind is None:
+        raise PayloadError(f"names the unknown event type {event_type!r}", what="stored event")
+    try:
+        return kind(*[field.read(body.get(field.name)) for field in _FIELDS[kind]])
+    except (KeyError, TypeError, ValueError, AttributeError, FlowError) as error:
+        raise PayloadError(f"is no {event_type}: {error}", what="stored event") from None
+
+
+def to_data(event: Event) -> Tree:
+    """The event's fields as plain Python values, payloads decoded."""
+    return {field.name: field.to_python(getattr(event, field.name)) for field in _FIELDS[type(event)]}
+
+
+# --- the wire -------------------------------------------------------------------------------------------------------
+
+
+def event_to_wire(event: Event) -> Tree:
+    wire: Tree = {"type": event.type}
+    for field in _FIELDS[type(event)]:
+        value = getattr(event, field.name)
+        if field.is_payload:
+            wire[field.name] = value.plain
+        elif value is not None or not field.omit_null:
+            wire[field.name] = field.write(value)
+    return wire
+
+
+def event_from_wire(wire: Mapping[str, Any]) -> Event:
+    """Read an event of the reference engine. Raises PayloadError."""
+    event_type = wire.get("type")
+    kind = EVENT_TYPES.get(event_type) if isinstance(event_type, str) else None
+    if kind is None:
+        raise PayloadError(f"names the unknown event type {event_type!r}", what="event")
+    body = dict(wire)
+    try:
+        for field in _FIELDS[kind]:
+            if field.is_payload:
+                body[field.name] = _import_payload(field.name, wire.get(field.name)).tree
+        if kind is HookCreated:
+            body["token"] = as_digest(body["token"])
+        return from_body(kind.type, body)
+    except (KeyError, TypeError) as error:
+        raise PayloadError(f"is no {event_type}: {error!r}", what="event") from None
+
+
+def _import_payload(name: str, value: Any) -> Payload:
+    if name == "progress":
+        return WorkflowProgress(**value).to_payload(limits=_IMPORT_LIMITS)
+    if name == "child":
+        return ChildOperationReference(**value).to_payload(limits=_IMPORT_LIMITS)
+    return Payload.of(value, what=f"imported {name}", limits=_IMPORT_LIMITS)
+
+
+def envelope_to_wire(envelope: EventEnvelope) -> Tree:
+    wire: Tree = {
+        "run_id": envelope.run_id,
+        "sequence": envelope.sequence,
+        "event_id": str(envelope.event_id),
+        "timestamp": instants.to_text(envelope.recorded_at),
+        "event": event_to_wire(envelope.event),
+    }
+    if envelope.meta:
+        wire["meta"] = dict(envelope.meta)
+    return wire
+
+
+def envelope_from_wire(wire: Mapping[str, Any]) -> EventEnvelope:
+    try:
+        return EventEnvelope(
+            run_id=_typed(str, "run_id")(wire["run_id"]),
+            sequence=_typed(int, "sequence")(wire["sequence"]),
+            event_id=UUID(wire["event_id"]),
+            recorded_at=instants.from_text(wire["timestamp"]),
+            event=event_from_wire(wire["event"]),
+            meta=dict(wire.get("meta") or {}),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PayloadError(f"is no event envelope: {error!r}", what="envelope") from None

@@ -1,0 +1,270 @@
+"""What the engine needs from the world: a store, a clock, code to run, a way to send work, someone who listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from uuid import UUID
+
+from flow_app.core.commands import Command
+from flow_app.core.events import Event, EventEnvelope
+from flow_app.core.payload import Payload
+from flow_app.core.snapshot import HookStatus, OutcomeType, RunStatus
+from flow_app.core.tasks import FlowTask
+
+if TYPE_CHECKING:
+    from flow_app.core.context import StepContext, WorkflowContext
+
+
+class WakeReason(StrEnum):
+    """Why a run is looked at again at its ``wake_at``, or what it waits for; shown as "why it waits"."""
+
+    RUNNABLE = "runnable"
+    DISPATCHED = "dispatched"
+    DRIVING = "driving"
+    TIMER = "timer"
+    HOOK = "hook"
+    RETRY = "retry"
+    STEPS = "steps"
+    BLOCKED = "blocked"
+    NO_WORKER = "no_worker"
+    ENDED = "ended"
+
+
+class Clock(Protocol):
+    """The one clock of a deployment. ``in_database``: leases and due times are compared with the database's own time."""
+
+    in_database: bool
+
+    def now(self) -> datetime: ...
+
+    def monotonic(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run's row: the projection of its log that the engine decides by, its lease, and its wake-up."""
+
+    key: int
+    run_id: str
+    workflow: str
+    version: str
+    build: str | None
+    status: RunStatus
+    last_sequence: int
+    open_waits: int = 0
+    active_hooks: int = 0
+    pending_retries: int = 0
+    timer_at: datetime | None = None
+    wake_at: datetime | None = None
+    wake_reason: str = WakeReason.RUNNABLE
+    dispatches: int = 0
+    lease_epoch: int = 0
+    lease_expires_at: datetime | None = None
+    lost_leases: int = 0
+    blocked_code: str = ""
+    blocked_text: str = ""
+    blocked_since: datetime | None = None
+    blocked_count: int = 0
+
+
+class RunChange(TypedDict, total=False):
+    """Columns of the run's row that one append or park sets."""
+
+    status: RunStatus
+    outcome: OutcomeType
+    finished_at: datetime
+    error: str
+    open_waits: int
+    active_hooks: int
+    pending_retries: int
+    timer_at: datetime | None
+    wake_at: datetime | None
+    wake_reason: str
+    dispatches: int
+    lease_expires_at: datetime | None
+    lost_leases: int
+    blocked_code: str
+    blocked_text: str
+    blocked_since: datetime | None
+    blocked_count: int
+    progress_completed: int | None
+    progress_total: int | None
+    progress_message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run about to be created."""
+
+    run_id: str
+    workflow: str
+    version: str
+    build: str | None
+    change: RunChange
+    subject: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event about to be appended; its id is made once, so that a repeated append is recognised."""
+
+    event: Event
+    event_id: UUID
+    recorded_at: datetime
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event as the fold needs it."""
+
+    sequence: int
+    event: Event
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HookRow:
+    """A hook's row. ``received`` is the payload that resolved it."""
+
+    run_id: str
+    hook_id: str
+    token_digest: str = field(repr=False)
+    status: HookStatus
+    metadata: Payload
+    expires_at: datetime | None
+    received: Payload | None
+
+
+@dataclass(frozen=True, slots=True)
+class DueRun:
+    """A run whose wake-up is due, as the scheduler takes it."""
+
+    run_id: str
+    build: str | None
+    reason: str
+
+
+class EventStore(Protocol):
+    """The log and its projections. Appends are compare-and-swap on the run's row; projections move in the same commit.
+
+    Every method may raise RunNotFoundError for an unknown run and StoreError for a row that cannot be read back.
+    """
+
+    clock: Clock
+
+    # transactions
+    def transaction(self) -> AbstractContextManager[None]:
+        """A transaction that joins the caller's, if there is one."""
+
+    def in_caller_transaction(self) -> bool:
+        """Is a transaction open that the engine did not open (a test case's own does not count)?"""
+
+    def on_commit(self, act: Callable[[], None]) -> None:
+        """Call ``act`` once the caller's transaction commits; at once when there is none. Errors are logged there."""
+
+    # writing
+    def create(self, run: NewRun, events: Sequence[NewEvent]) -> RunRow | None:
+        """Insert a run with its first events; None when the id is taken. Raises RunConflictError for a deleted id."""
+
+    def append(
+        self, row: RunRow, events: Sequence[NewEvent], *, change: RunChange, epoch: int | None = None
+    ) -> RunRow:
+        """Append after ``row.last_sequence``; with ``epoch``, only while that lease is held.
+
+        Returns the row as it then is. Raises EventConflictError, LeaseLostError, HookTokenConflictError,
+        RunNotFoundError or RunConflictError (for the target of a child link); then nothing is written.
+        """
+
+    def claim(self, run_id: str, *, lease: timedelta) -> RunRow | None:
+        """Take the lease of an open run: new epoch, ``wake_at`` = expiry. None when it has ended or is leased."""
+
+    def park(self, row: RunRow, *, change: RunChange) -> RunRow | None:
+        """Change the row if it still ends at ``row.last_sequence`` under lease ``row.lease_epoch``; None if not."""
+
+    def renew(self, row: RunRow, *, lease: timedelta) -> bool:
+        """Extend the lease ``row.lease_epoch``; False when it is no longer held."""
+
+    # reading
+    def row(self, run_id: str) -> RunRow: ...
+
+    def lock(self, run_id: str) -> RunRow:
+        """The row, locked until the transaction ends; call it inside :meth:`transaction`."""
+
+    def load(self, row: RunRow, *, after: int = 0) -> Sequence[Recorded]:
+        """The events after a sequence, in order; inside :meth:`transaction` as they are now, not as it began."""
+
+    def history(self, run_id: str, *, after: int = 0) -> list[EventEnvelope]: ...
+
+    def hook(self, row: RunRow, hook_id: str) -> HookRow | None: ...
+
+    def active_hooks_by_token(self, token_digest: str) -> list[HookRow]: ...
+
+    def active_hooks(self) -> list[HookRow]:
+        """Active hooks of open runs, sorted by run and hook."""
+
+    def progress(self, row: RunRow, progress_id: str) -> Payload | None: ...
+
+    def child_operation(self, row: RunRow, reference_id: str) -> Payload | None: ...
+
+    def events_of_type(self, row: RunRow, event_type: str) -> list[EventEnvelope]: ...
+
+    # many runs
+    def run_ids(self) -> list[str]: ...
+
+    def rows(self, *, suspended: bool = False, timer_due: datetime | None = None) -> Iterable[RunRow]:
+        """Rows in order of run id: all, or the open ones with something open, or with a timer due."""
+
+    def summary(self) -> dict[str, int]:
+        """Counts by status, and open waits, active hooks and pending retries of open runs."""
+
+    def next_timer(self) -> datetime | None:
+        """The earliest timer of all open runs."""
+
+    def next_wake(self) -> datetime | None:
+        """The earliest ``wake_at`` of all open runs."""
+
+    def take_due(self, *, limit: int, grace: timedelta) -> list[DueRun]:
+        """Runs whose ``wake_at`` is due, earliest first, each moved on by ``grace`` x 2^dispatches (at most ten minutes).
+
+        Call it inside :meth:`transaction`; concurrent callers get disjoint runs where the database can skip locks.
+        """
+
+
+class Runtime(Protocol):
+    """The code of workflows and steps."""
+
+    def run_workflow(self, ctx: WorkflowContext) -> Command:
+        """One call of the workflow function."""
+
+    def run_step(self, ctx: StepContext) -> object:
+        """One call of a step's body; an exception is a failed attempt."""
+
+    def check_workflow(self, name: str) -> None:
+        """Raise WorkflowNotRegisteredError when this process does not know the workflow."""
+
+
+class FlowTaskDispatcher(Protocol):
+    """How work travels to a worker. A task is a hint: losing it or sending it twice changes nothing for good."""
+
+    def dispatch(self, task: FlowTask) -> None: ...
+
+    def has_route(self, build: str | None) -> bool:
+        """Do workers for runs of this build (None: unpinned) read what is dispatched here?"""
+
+    def dispatch_for_build(self, build: str | None, task: FlowTask) -> None:
+        """Raises RuntimeBuildRouteNotFoundError when there is no route; else dispatches."""
+
+
+class Observer(Protocol):
+    """Told of every event after its commit, in order. What it raises is logged and changes nothing."""
+
+    def on_event(self, envelope: EventEnvelope) -> None: ...
