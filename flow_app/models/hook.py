@@ -1,0 +1,63 @@
+"""Hooks, as the log left them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Self
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from flow_app.core.snapshot import HookStatus
+from flow_app.models.fields import UtcDateTimeField
+from flow_app.models.keys import text_key
+from flow_app.models.run import OPEN, Run
+
+
+class HookQuerySet(models.QuerySet["Hook"]):
+    def active(self) -> Self:
+        """Hooks that can be answered: active, of an open run."""
+        return self.filter(status=HookStatus.ACTIVE.value, run__status__in=OPEN)
+
+    def with_id(self, hook_id: str) -> Self:
+        return self.filter(hook_key=text_key(hook_id))
+
+    def with_token(self, token_digest: str) -> Self:
+        return self.filter(active_token_digest=token_digest)
+
+    def due(self, now: datetime) -> Self:
+        return self.active().filter(expires_at__lte=now)
+
+
+class Hook(models.Model):
+    """One hook of one run.
+
+    ``active_token_digest`` is unique and NULL once the hook is closed: a unique constraint on active hooks that every
+    database keeps, conditional ones being ignored by some.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="hooks", db_index=False)
+    hook_id = models.CharField(max_length=200)
+    hook_key = models.CharField(max_length=64)
+    token_digest = models.CharField(max_length=80)
+    active_token_digest = models.CharField(max_length=80, null=True)  # noqa: DJ001 - see above
+    metadata = models.TextField()
+    expires_at = UtcDateTimeField(null=True)
+    status = models.CharField(max_length=20)
+    received = models.TextField(null=True)  # noqa: DJ001 - NULL: nothing received
+    resolved_at = UtcDateTimeField(null=True)
+    resolved_by = models.TextField(default="")
+
+    objects = HookQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("hook")
+        verbose_name_plural = _("hooks")
+        constraints = [
+            models.UniqueConstraint(fields=["run", "hook_key"], name="flow_hook_key_uniq"),
+            models.UniqueConstraint(fields=["active_token_digest"], name="flow_hook_token_uniq"),
+        ]
+
+    def __str__(self) -> str:
+        return self.hook_id

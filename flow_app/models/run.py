@@ -1,0 +1,117 @@
+"""The run: a projection of its log, plus what is not history - its lease and its wake-up."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Self
+
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from flow_app.core.ports import WakeReason
+from flow_app.core.snapshot import RunStatus
+from flow_app.models.fields import UtcDateTimeField
+from flow_app.models.keys import text_key
+
+OPEN = tuple(status.value for status in RunStatus if not status.is_terminal)
+TERMINAL = tuple(status.value for status in RunStatus if status.is_terminal)
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def with_id(self, run_id: str) -> Self:
+        return self.filter(run_key=text_key(run_id))
+
+    def open(self) -> Self:
+        return self.filter(status__in=OPEN)
+
+    def ended(self) -> Self:
+        return self.filter(status__in=TERMINAL)
+
+    def due(self, now: datetime) -> Self:
+        """Somebody must look at them now, whatever the reason."""
+        return self.filter(wake_at__lte=now)
+
+    def timer_due(self, now: datetime) -> Self:
+        return self.open().filter(timer_at__lte=now)
+
+    def suspended(self) -> Self:
+        """Open, with a wait, a hook or a delayed retry open."""
+        return self.open().filter(Q(open_waits__gt=0) | Q(active_hooks__gt=0) | Q(pending_retries__gt=0))
+
+    def leased(self, now: datetime) -> Self:
+        return self.filter(lease_expires_at__gt=now)
+
+    def blocked(self) -> Self:
+        return self.open().exclude(blocked_code="")
+
+    def about(self, subject: str) -> Self:
+        """Runs of one business object."""
+        return self.filter(subject=subject)
+
+    def labelled(self, name: str, value: str) -> Self:
+        return self.filter(label_rows__label_key=text_key(name, value))
+
+
+class Run(models.Model):
+    """One run of a workflow.
+
+    Appends between two steps change ``last_sequence``, ``lease_expires_at`` and ``lost_leases`` only. None of them is
+    indexed, so PostgreSQL rewrites no index for them (HOT updates).
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    run_id = models.CharField(max_length=200)
+    run_key = models.CharField(max_length=64)
+    workflow = models.CharField(max_length=200)
+    version = models.CharField(max_length=200)
+    build = models.CharField(max_length=200, null=True)  # noqa: DJ001 - NULL: pinned to none
+    subject = models.CharField(max_length=200, default="")
+    labels = models.TextField(default="{}")
+
+    status = models.CharField(max_length=20)
+    outcome = models.CharField(max_length=20, default="")
+    error = models.TextField(default="")
+    last_sequence = models.BigIntegerField()
+    open_waits = models.IntegerField(default=0)
+    active_hooks = models.IntegerField(default=0)
+    pending_retries = models.IntegerField(default=0)
+    timer_at = UtcDateTimeField(null=True)
+
+    wake_at = UtcDateTimeField(null=True)
+    wake_reason = models.CharField(max_length=20, default=WakeReason.RUNNABLE.value)
+    dispatches = models.IntegerField(default=0)
+
+    lease_epoch = models.BigIntegerField(default=0)
+    lease_expires_at = UtcDateTimeField(null=True)
+    lost_leases = models.IntegerField(default=0)
+
+    blocked_code = models.CharField(max_length=100, default="")
+    blocked_text = models.TextField(default="")
+    blocked_since = UtcDateTimeField(null=True)
+    blocked_count = models.IntegerField(default=0)
+
+    progress_completed = models.BigIntegerField(null=True)
+    progress_total = models.BigIntegerField(null=True)
+    progress_message = models.TextField(default="")
+
+    created_at = UtcDateTimeField()
+    finished_at = UtcDateTimeField(null=True)
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("run")
+        verbose_name_plural = _("runs")
+        constraints = [
+            models.UniqueConstraint(fields=["run_key"], name="flow_run_key_uniq"),
+            models.CheckConstraint(condition=Q(status__in=[*OPEN, *TERMINAL]), name="flow_run_status_check"),
+        ]
+        indexes = [
+            models.Index(fields=["wake_at", "id"], name="flow_run_wake_idx"),
+            models.Index(fields=["timer_at"], name="flow_run_timer_idx"),
+            models.Index(fields=["subject"], name="flow_run_subject_idx"),
+        ]
+
+    def __str__(self) -> str:
+        return self.run_id

@@ -1,0 +1,47 @@
+"""Steps that run in a message of their own, on any worker."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Self
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from flow_app.models.fields import UtcDateTimeField
+from flow_app.models.keys import text_key
+from flow_app.models.run import Run
+
+
+class StepExecutionQuerySet(models.QuerySet["StepExecution"]):
+    def with_id(self, step_id: str) -> Self:
+        return self.filter(step_key=text_key(step_id))
+
+    def due(self, now: datetime) -> Self:
+        return self.filter(wake_at__lte=now)
+
+
+class StepExecution(models.Model):
+    """One step out with a worker. It is deleted by whoever appends its outcome, or what closes the run."""
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="step_executions", db_index=False)
+    step_id = models.CharField(max_length=200)
+    step_key = models.CharField(max_length=64)
+    attempt = models.BigIntegerField()
+    fencing_token = models.CharField(max_length=64)
+    worker = models.CharField(max_length=200, default="")
+    heartbeat_at = UtcDateTimeField(null=True)
+    deliveries = models.IntegerField(default=0)
+    wake_at = UtcDateTimeField(null=True)
+
+    objects = StepExecutionQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("step execution")
+        verbose_name_plural = _("step executions")
+        constraints = [models.UniqueConstraint(fields=["run", "step_key"], name="flow_execution_step_uniq")]
+        indexes = [models.Index(fields=["wake_at", "id"], name="flow_execution_wake_idx")]
+
+    def __str__(self) -> str:
+        return self.step_id
