@@ -31,7 +31,9 @@ class RunNotFoundError(FlowError):
     code = "run_not_found"
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"Run {run_id!r} does not exist. Check the id, and the database that FLOW_APP['DATABASE'] names.")
+        super().__init__(
+            f"Run {run_id!r} does not exist. Check the id, and the database that FLOW_APP['DATABASE'] names."
+        )
         self.run_id = run_id
 
 
@@ -278,7 +280,7 @@ class StepNotRegisteredError(FlowError):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"No step named {name!r} is registered. Define it with @step({name!r}) in a module that a workflows.py imports."
+            f"No step named {name!r} is registered. Define it with @step({name!r}) where a workflows.py imports it."
         )
         self.name = name
 

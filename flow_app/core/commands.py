@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from flow_app.core import instants
 from flow_app.core.payload import DEFAULT_LIMITS, NULL, Limits, Payload
-from flow_app.core.policy import ChildOperationReference, RetryPolicy, WorkflowProgress
+from flow_app.core.policy import DEFAULT_RETRY, ChildOperationReference, RetryPolicy, WorkflowProgress
 from flow_app.errors import InvalidTransitionError, PayloadError
 
 
@@ -65,7 +65,7 @@ class ScheduleStep(Command):
     step_name: str
     input: Payload
     retry: RetryPolicy | None = None
-    default_retry: RetryPolicy = RetryPolicy()
+    default_retry: RetryPolicy = DEFAULT_RETRY
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from uuid import UUID
 
 from flow_app.errors import PayloadError
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_INT_DIGITS = 4300  # Python refuses to parse longer integers back from text
@@ -287,7 +287,7 @@ _READ = {rich.tag: rich.read for rich in _RICH}
 
 
 def decode(tree: Json) -> Any:
-    """Rebuild the Python value of an encoded tree. Raises PayloadError when a tag is unknown or its text is not valid."""
+    """Rebuild the Python value of an encoded tree. Raises PayloadError for an unknown tag or a bad text."""
     if isinstance(tree, dict):
         if len(tree) == 1:
             (key,) = tree

@@ -93,6 +93,9 @@ class RetryPolicy:
         )
 
 
+DEFAULT_RETRY = RetryPolicy()
+
+
 @dataclass(frozen=True, slots=True)
 class HookCallbackRoute:
     """Where an outside system may answer a hook. ``path`` is free text, such as a template with ``{token}``."""

@@ -36,7 +36,7 @@ class WakeReason(StrEnum):
 
 
 class Clock(Protocol):
-    """The one clock of a deployment. ``in_database``: leases and due times are compared with the database's own time."""
+    """The one clock of a deployment. ``in_database``: leases and due times are compared with the database's time."""
 
     in_database: bool
 
@@ -175,9 +175,7 @@ class EventStore(Protocol):
     def create(self, run: NewRun, events: Sequence[NewEvent]) -> RunRow | None:
         """Insert a run with its first events; None when the id is taken. Raises RunConflictError for a deleted id."""
 
-    def append(
-        self, row: RunRow, events: Sequence[NewEvent], *, change: RunChange, epoch: int | None = None
-    ) -> RunRow:
+    def append(self, row: RunRow, events: Sequence[NewEvent], *, change: RunChange, epoch: int | None = None) -> RunRow:
         """Append after ``row.last_sequence``; with ``epoch``, only while that lease is held.
 
         Returns the row as it then is. Raises EventConflictError, LeaseLostError, HookTokenConflictError,
@@ -233,7 +231,7 @@ class EventStore(Protocol):
         """The earliest ``wake_at`` of all open runs."""
 
     def take_due(self, *, limit: int, grace: timedelta) -> list[DueRun]:
-        """Runs whose ``wake_at`` is due, earliest first, each moved on by ``grace`` x 2^dispatches (at most ten minutes).
+        """Runs whose ``wake_at`` is due, earliest first, each moved on by ``grace`` x 2^dispatches (at most 10 min).
 
         Call it inside :meth:`transaction`; concurrent callers get disjoint runs where the database can skip locks.
         """

@@ -63,7 +63,7 @@ class OutcomeType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepSnapshot:
-    """One step. ``late_attempt`` is the attempt that was running when cancellation was requested: it may still report."""
+    """One step. ``late_attempt`` was running when cancellation was requested, and may still report its outcome."""
 
     step_id: str
     step_name: str

@@ -81,7 +81,8 @@ class RunState:
 
     def snapshot(self) -> WorkflowRunSnapshot:
         """A frozen copy for callers, maps sorted by id."""
-        assert self.spec is not None and self.input_payload is not None
+        assert self.spec is not None
+        assert self.input_payload is not None
         return WorkflowRunSnapshot(
             run_id=self.run_id,
             spec=self.spec,

@@ -1,0 +1,36 @@
+"""The runtime that runs registered Python functions. Another one may be plugged in: two operations are all it needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from flow_app.authoring import registry
+from flow_app.core.commands import Command, ScheduleStep, ScheduleSteps
+from flow_app.core.context import StepContext, WorkflowContext
+
+
+class RegistryRuntime:
+    """Runs what ``@workflow`` and ``@step`` registered in this process."""
+
+    def run_workflow(self, ctx: WorkflowContext) -> Command:
+        command = registry.workflows.get(ctx.spec.name)(ctx)
+        if isinstance(command, ScheduleStep):
+            return _with_default_retry(command)
+        if isinstance(command, ScheduleSteps):
+            return replace(command, steps=tuple(_with_default_retry(step) for step in command.steps))
+        return command
+
+    def run_step(self, ctx: StepContext) -> Any:
+        return registry.steps.get(ctx.step_name).run(ctx)
+
+    def check_workflow(self, name: str) -> None:
+        registry.workflows.get(name)
+
+
+def _with_default_retry(command: ScheduleStep) -> ScheduleStep:
+    """Resolve a step that was named by its text. Raises StepNotRegisteredError, so that nothing is written for it."""
+    definition = registry.steps.get(command.step_name)
+    if command.retry is not None or command.default_retry is definition.retry:
+        return command
+    return replace(command, default_retry=definition.retry)

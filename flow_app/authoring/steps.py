@@ -1,0 +1,85 @@
+"""``@step``: a function whose side effects are recorded, at least once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flow_app.authoring import registry
+from flow_app.core.context import StepContext
+from flow_app.core.identifiers import check_id
+from flow_app.core.policy import DEFAULT_RETRY, RetryPolicy
+from flow_app.errors import ConfigurationError, InvalidTransitionError
+
+Body = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class StepDefinition:
+    """A registered step. Calling it calls the plain function, as a test of the body does."""
+
+    step_name: str
+    function: Body
+    retry: RetryPolicy
+    takes_context: bool
+    takes_input: bool
+
+    def __post_init__(self) -> None:
+        functools.update_wrapper(self, self.function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def run(self, ctx: StepContext) -> Any:
+        """Call the body with what its signature asks for: the context, the input, both or neither."""
+        args: list[Any] = [ctx] if self.takes_context else []
+        if self.takes_input:
+            args.append(ctx.input)
+        return self.function(*args)
+
+
+def step(name: str, *, retry: RetryPolicy = DEFAULT_RETRY) -> Callable[[Body], StepDefinition]:
+    """Register a step under a permanent name.
+
+    The body takes the step's input, or a first parameter named ``ctx`` (a StepContext) and then the input. What it
+    returns is the output; what it raises is a failed attempt. ``retry`` holds when a workflow states no policy.
+
+    Raises ConfigurationError for a bad or taken name, and for a signature that cannot be called like this.
+    """
+
+    def register(function: Body) -> StepDefinition:
+        _check_name(name)
+        takes_context, takes_input = _signature(name, function)
+        definition = StepDefinition(name, function, retry, takes_context, takes_input)
+        registry.steps.add(name, definition, origin=registry.origin_of(function))
+        return definition
+
+    return register
+
+
+def _check_name(name: object) -> None:
+    if callable(name):
+        raise ConfigurationError("Write @step('name') with a name: it is stored in every run's history.")
+    try:
+        check_id(name, what="step name")
+    except InvalidTransitionError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _signature(name: str, function: Body) -> tuple[bool, bool]:
+    if inspect.iscoroutinefunction(function):
+        raise ConfigurationError(f"Step {name!r} is an async function; wrap its body with asgiref's async_to_sync.")
+    required = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    takes_context = bool(required) and required[0].name == "ctx"
+    rest = required[1:] if takes_context else required
+    if len(rest) > 1 or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in required):
+        raise ConfigurationError(f"Step {name!r} must take (input), (ctx), (ctx, input) or nothing.")
+    return takes_context, bool(rest)

@@ -1,0 +1,267 @@
+"""What workflow code and step code see: reads of what is committed, and builders of commands."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
+
+from flow_app.core import commands as cmd
+from flow_app.core import tokens
+from flow_app.core.events import EventEnvelope
+from flow_app.core.payload import DEFAULT_LIMITS, Limits, Payload
+from flow_app.core.policy import (
+    CancellationRequest,
+    ChildOperationReference,
+    HookMetadata,
+    RetryPolicy,
+    WorkflowProgress,
+)
+from flow_app.core.snapshot import HookStatus, StepStatus, WaitStatus
+from flow_app.core.spec import WorkflowSpec
+from flow_app.core.state import RunState
+from flow_app.errors import HookTokenKeyMissingError
+
+Secrets = Sequence[str | bytes]
+
+
+@runtime_checkable
+class StepReference(Protocol):
+    """Anything that names a step: a function decorated with ``@step``."""
+
+    step_name: str
+    retry: RetryPolicy
+
+
+class WorkflowContext:
+    """A run as its workflow function sees it. Everything read here is committed; nothing read here changes by itself.
+
+    Values are decoded afresh on every read: changing one changes nothing that is recorded.
+    """
+
+    def __init__(
+        self,
+        state: RunState,
+        *,
+        history: Callable[[], list[EventEnvelope]],
+        secrets: Secrets = (),
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._state = state
+        self._history = history
+        self._secrets = secrets
+        self._limits = limits
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def run_id(self) -> str:
+        return self._state.run_id
+
+    @property
+    def spec(self) -> WorkflowSpec:
+        assert self._state.spec is not None
+        return self._state.spec
+
+    @property
+    def version(self) -> str:
+        """The workflow version recorded when the run started; fixed for its life."""
+        return self.spec.version
+
+    @property
+    def input(self) -> Any:
+        assert self._state.input_payload is not None
+        return self._state.input_payload.value
+
+    @property
+    def history(self) -> list[EventEnvelope]:
+        """Every event so far. Costs a read of the whole history: the other reads answer from indexes."""
+        return self._history()
+
+    @property
+    def cancellation_request(self) -> CancellationRequest | None:
+        cancellation = self._state.cancellation
+        return None if cancellation is None else cancellation.request
+
+    def step_scheduled(self, step_id: str) -> bool:
+        """Has the step been declared, whatever became of it?"""
+        return step_id in self._state.steps
+
+    def step_completed(self, step_id: str) -> bool:
+        step = self._state.steps.get(step_id)
+        return step is not None and step.status is StepStatus.COMPLETED
+
+    def step_output(self, step_id: str) -> Any:
+        """The committed output of a completed step, None otherwise (see ``step_completed`` for a None output)."""
+        step = self._state.steps.get(step_id)
+        return None if step is None else step.output
+
+    def step_failed(self, step_id: str) -> str | None:
+        """The error of a step that failed for good, None otherwise."""
+        step = self._state.steps.get(step_id)
+        return step.error or "" if step is not None and step.status is StepStatus.FAILED else None
+
+    def wait_scheduled(self, wait_id: str) -> bool:
+        return wait_id in self._state.waits
+
+    def wait_completed(self, wait_id: str) -> bool:
+        wait = self._state.waits.get(wait_id)
+        return wait is not None and wait.status is WaitStatus.COMPLETED
+
+    def hook_created(self, hook_id: str) -> bool:
+        return hook_id in self._state.hooks
+
+    def hook_received(self, hook_id: str) -> bool:
+        return self._hook_is(hook_id, HookStatus.RECEIVED)
+
+    def hook_payload(self, hook_id: str) -> Any:
+        """The payload of a received hook, None otherwise (ask ``hook_received`` when None may be a payload)."""
+        hook = self._state.hooks.get(hook_id)
+        return None if hook is None else hook.payload
+
+    def hook_disposed(self, hook_id: str) -> bool:
+        return self._hook_is(hook_id, HookStatus.DISPOSED)
+
+    def hook_expired(self, hook_id: str) -> bool:
+        return self._hook_is(hook_id, HookStatus.EXPIRED)
+
+    def _hook_is(self, hook_id: str, status: HookStatus) -> bool:
+        hook = self._state.hooks.get(hook_id)
+        return hook is not None and hook.status is status
+
+    def progress(self, progress_id: str) -> WorkflowProgress | None:
+        payload = self._state.progress.get(progress_id)
+        return None if payload is None else WorkflowProgress.from_payload(payload)
+
+    def child_operation(self, reference_id: str) -> ChildOperationReference | None:
+        payload = self._state.child_operations.get(reference_id)
+        return None if payload is None else ChildOperationReference.from_payload(payload)
+
+    def hook_token(self, hook_id: str) -> str:
+        """The unguessable token of a hook of this run, the same on every replay.
+
+        Raises HookTokenKeyMissingError when the hook exists and no current secret key derives its token.
+        """
+        return hook_token(self._state, hook_id, secrets=self._secrets)
+
+    # --- commands ---------------------------------------------------------------------------------------------------
+
+    def complete(self, output: object = None) -> cmd.Complete:
+        return cmd.Complete(self._payload(output, "output"))
+
+    def fail(self, error: str) -> cmd.Fail:
+        return cmd.Fail(error)
+
+    def cancel(self) -> cmd.Cancel:
+        """End as cancelled, with the reason of the cancellation request."""
+        return cmd.Cancel()
+
+    def timeout(self, deadline: datetime, reason: str | None = None) -> cmd.Timeout:
+        return cmd.Timeout(deadline, reason)
+
+    def record_progress(self, progress: WorkflowProgress) -> cmd.RecordProgress:
+        return cmd.RecordProgress(progress)
+
+    def link_child_operation(self, child: ChildOperationReference) -> cmd.LinkChildOperation:
+        return cmd.LinkChildOperation(child)
+
+    def step(
+        self, step_id: str, step: str | StepReference, input: object = None, *, retry: RetryPolicy | None = None
+    ) -> cmd.ScheduleStep:
+        """One member for :meth:`schedule_steps`. ``step`` is a decorated function or the name of one."""
+        payload = self._payload(input, f"input of step {step_id!r}")
+        if isinstance(step, str):
+            return cmd.ScheduleStep(step_id, step, payload, retry)
+        return cmd.ScheduleStep(step_id, step.step_name, payload, retry, step.retry)
+
+    def schedule_step(
+        self, step_id: str, step: str | StepReference, input: object = None, *, retry: RetryPolicy | None = None
+    ) -> cmd.ScheduleStep:
+        """Run one step. Without ``retry`` the step's own policy holds, else three attempts at once."""
+        return self.step(step_id, step, input, retry=retry)
+
+    def schedule_steps(self, steps: Iterable[cmd.ScheduleStep]) -> cmd.ScheduleSteps:
+        """Run a batch: all members are declared durably first, then run side by side, each outcome on its own."""
+        return cmd.ScheduleSteps(tuple(steps))
+
+    def wait_until(self, wait_id: str, resume_at: datetime) -> cmd.WaitUntil:
+        """Wait for an absolute instant (an aware datetime)."""
+        return cmd.WaitUntil(wait_id, resume_at)
+
+    def create_hook(
+        self,
+        hook_id: str,
+        token: str | None = None,
+        metadata: HookMetadata | object = None,
+        *,
+        expires_at: datetime | None = None,
+    ) -> cmd.CreateHook:
+        """Wait for an answer from outside. Without ``token`` the derived one of :meth:`hook_token` is used.
+
+        From ``expires_at`` on the hook is closed as expired, and answers are refused.
+        """
+        value = metadata.to_value() if isinstance(metadata, HookMetadata) else metadata
+        payload = self._payload(value, f"metadata of hook {hook_id!r}")
+        return cmd.CreateHook(hook_id, self.hook_token(hook_id) if token is None else token, payload, expires_at)
+
+    def _payload(self, value: object, what: str) -> Payload:
+        return Payload.of(value, what=what, limits=self._limits)
+
+
+def hook_token(state: RunState, hook_id: str, *, secrets: Secrets) -> str:
+    """The derived token of a hook: under the newest secret, or under the one an existing hook was made with."""
+    hook = state.hooks.get(hook_id)
+    if hook is None:
+        if not secrets:
+            raise HookTokenKeyMissingError(state.run_id, hook_id)
+        return tokens.derive(secrets[0], run_id=state.run_id, hook_id=hook_id)
+    token = tokens.derive_matching(secrets, run_id=state.run_id, hook_id=hook_id, known=hook.token_digest)
+    if token is None:
+        raise HookTokenKeyMissingError(state.run_id, hook_id)
+    return token
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """One attempt of one step, as its body sees it."""
+
+    run_id: str
+    step_id: str
+    step_name: str
+    attempt: int
+    input_payload: Payload
+    spec: WorkflowSpec
+    logger: logging.LoggerAdapter[logging.Logger] = field(repr=False)
+    token_for: Callable[[str], str] = field(repr=False)
+    read_history: Callable[[], list[EventEnvelope]] = field(repr=False)
+    is_cancelled: Callable[[], bool] = field(repr=False, default=lambda: False)
+
+    @property
+    def input(self) -> Any:
+        return self.input_payload.value
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt and redelivery of this step: give it to the system that must act only once."""
+        return f"{self.run_id}/{self.step_id}"
+
+    @property
+    def cancelled(self) -> bool:
+        """The run has ended meanwhile: whatever this attempt returns will be dropped."""
+        return self.is_cancelled()
+
+    @property
+    def history(self) -> list[EventEnvelope]:
+        """Every event of the run so far. Costs a read of the whole history."""
+        return self.read_history()
+
+    @property
+    def labels(self) -> Mapping[str, str | int]:
+        """What a log line or a metric of this attempt should carry."""
+        return {"run_id": self.run_id, "step_id": self.step_id, "attempt": self.attempt}
+
+    def hook_token(self, hook_id: str) -> str:
+        """The token of a hook of this run: a step can mail its link without the token passing through history."""
+        return self.token_for(hook_id)
