@@ -1,0 +1,106 @@
+# ruff: noqa: S608 - the SQL is put together from names in this package; every value is a parameter
+"""The lease and the wake-up: what stands on a run's row and is not history."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, timedelta
+from typing import Any
+
+from flow_app.core.ports import DueRun, RunChange, RunRow, WakeReason
+from flow_app.errors import RunNotFoundError
+from flow_app.models import Run
+from flow_app.models.keys import text_key
+from flow_app.store import statements
+from flow_app.store.clock import DatabaseClock
+from flow_app.store.rows import columns_of, moved, read_run
+from flow_app.store.transactions import Transactions
+
+#: A run that nobody takes is hinted at ever more seldom, but at least this often.
+LONGEST_GRACE = timedelta(minutes=10)
+
+
+def grace_after(dispatches: int, grace: timedelta) -> timedelta:
+    """How long to wait for a worker before the next hint: ``grace`` x 2^dispatches, at most ten minutes."""
+    return min(grace * (1 << min(dispatches, 20)), max(LONGEST_GRACE, grace))
+
+
+class Leasing(Transactions):
+    def claim(self, run_id: str, *, lease: timedelta) -> RunRow | None:
+        """Take the lease of an open run; an expired one is taken over, and counted."""
+        now, until = self.dialect.moment(self.clock), self.dialect.after(self.clock, lease)
+        key = text_key(run_id)
+        params = (*until.params, *until.params, key, *now.params)
+
+        def take() -> list[tuple[Any, ...]]:
+            if self.dialect.has_writing_cte:
+                return self.fetch(statements.claim_in_one(self.dialect, now.sql, until.sql), params)
+            with self.atomic(savepoint=False):
+                if not self.execute(statements.claim(now.sql, until.sql), params):
+                    return []
+                return self.fetch(statements.select_claimed(self.dialect), (key,))
+
+        rows = self.attempt(take)
+        if not rows:
+            self._refuse_unknown(run_id)
+            return None
+        *values, database_now = rows[0]
+        if isinstance(self.clock, DatabaseClock):
+            self.clock.calibrate(database_now.replace(tzinfo=UTC))
+        return read_run(values)
+
+    def park(self, row: RunRow, *, change: RunChange) -> RunRow | None:
+        """Change the row, unless an event or another driver has come in between."""
+        columns, values = columns_of(change, self.dialect)
+        params = [*values, row.key, row.last_sequence, row.lease_epoch]
+        if not self.attempt(lambda: self.execute(statements.park(columns), params)):
+            return None
+        return moved(row, change, row.last_sequence)
+
+    def renew(self, row: RunRow, *, lease: timedelta) -> bool:
+        until = self.dialect.after(self.clock, lease)
+        params = (*until.params, *until.params, row.key, row.lease_epoch)
+        return self.attempt(lambda: self.execute(statements.renew(until.sql), params)) > 0
+
+    def take_due(self, *, limit: int, grace: timedelta) -> list[DueRun]:
+        """Runs that are due, each moved on to when it is due again if nobody takes it."""
+        now = self.dialect.moment(self.clock)
+        rows = self.fetch(
+            "SELECT id, run_id, build, wake_reason, dispatches, "
+            f"CASE WHEN lease_expires_at > {now.sql} THEN 1 ELSE 0 END FROM {statements.RUN} "
+            f"WHERE wake_at <= {now.sql} ORDER BY wake_at, id LIMIT %s{self._locking}",
+            (*now.params, *now.params, limit),
+        )
+        driven = [key for key, *_, leased in rows if leased]
+        if driven:  # the driver extended its lease and left wake_at behind: it needs no hint
+            self.execute(f"UPDATE {statements.RUN} SET wake_at = lease_expires_at WHERE id IN {_marks(driven)}", driven)
+        waiting = [row for row in rows if not row[-1]]
+        self._move_on(waiting, grace)
+        return [DueRun(run_id, build, reason) for _key, run_id, build, reason, *_ in waiting]
+
+    def _move_on(self, rows: list[tuple[Any, ...]], grace: timedelta) -> None:
+        by_dispatches: dict[int, list[int]] = defaultdict(list)
+        for key, _run_id, _build, _reason, dispatches, _leased in rows:
+            by_dispatches[dispatches].append(key)
+        for dispatches, keys in sorted(by_dispatches.items()):
+            again = self.dialect.after(self.clock, grace_after(dispatches, grace))
+            self.execute(
+                f"UPDATE {statements.RUN} SET wake_at = {again.sql}, wake_reason = %s, dispatches = dispatches + 1 "
+                f"WHERE id IN {_marks(keys)}",
+                (*again.params, WakeReason.DISPATCHED.value, *keys),
+            )
+
+    @property
+    def _locking(self) -> str:
+        if not self.dialect.for_update:
+            return ""
+        skip = self.connection.features.has_select_for_update_skip_locked
+        return self.dialect.for_update + (" SKIP LOCKED" if skip else "")
+
+    def _refuse_unknown(self, run_id: str) -> None:
+        if not Run.objects.using(self.using).with_id(run_id).exists():
+            raise RunNotFoundError(run_id)
+
+
+def _marks(keys: list[int]) -> str:
+    return "(" + ", ".join(["%s"] * len(keys)) + ")"

@@ -1,0 +1,92 @@
+"""Events as rows: canonical JSON text with its digest, and back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from flow_app.core.codec import from_body, to_body
+from flow_app.core.events import Event, EventEnvelope
+from flow_app.core.payload import Payload, decode, dumps
+from flow_app.core.ports import NewEvent, Recorded
+from flow_app.errors import FlowError, StoreError
+from flow_app.store.dialects import Dialect
+
+#: Columns that :func:`values_of` writes, after the run.
+EVENT_COLUMNS = ("sequence", "event_id", "type", "payload", "digest", "meta", "recorded_at")
+
+
+def values_of(events: Sequence[NewEvent], *, after: int, dialect: Dialect, native_uuid: bool) -> list[Any]:
+    """The values of all rows, one after the other."""
+    values: list[Any] = []
+    for sequence, new in enumerate(events, after + 1):
+        payload = dumps(to_body(new.event))
+        values += (
+            sequence,
+            dialect.uuid(new.event_id, native=native_uuid),
+            new.event.type,
+            payload,
+            _digest(payload),
+            meta_text(new.meta),
+            dialect.instant(new.recorded_at),
+        )
+    return values
+
+
+def meta_text(meta: Mapping[str, Any]) -> str:
+    return Payload.of(dict(meta), what="event meta").text if meta else "{}"
+
+
+def read_meta(text: str) -> dict[str, Any]:
+    meta: dict[str, Any] = {} if text == "{}" else decode(json.loads(text))
+    return meta
+
+
+def read_recorded(run_id: str, rows: Iterable[Sequence[Any]]) -> list[Recorded]:
+    """Rows of (sequence, type, payload, digest, recorded_at), as the fold needs them."""
+    return [
+        Recorded(sequence, read_event(run_id, sequence, kind, payload, digest), _in_utc(at))
+        for sequence, kind, payload, digest, at in rows
+    ]
+
+
+def read_envelopes(run_id: str, rows: Iterable[Sequence[Any]]) -> list[EventEnvelope]:
+    """Rows of (sequence, type, payload, digest, recorded_at, event_id, meta)."""
+    return [
+        EventEnvelope(
+            run_id=run_id,
+            sequence=sequence,
+            event_id=event_id if isinstance(event_id, UUID) else UUID(event_id),
+            recorded_at=_in_utc(at),
+            event=read_event(run_id, sequence, kind, payload, digest),
+            meta=read_meta(meta),
+        )
+        for sequence, kind, payload, digest, at, event_id, meta in rows
+    ]
+
+
+def read_event(run_id: str, sequence: int, kind: str, payload: str, digest: str) -> Event:
+    """Rebuild one event. Raises StoreError when its row was tampered with or cannot be read."""
+    if _digest(payload) != digest:
+        raise StoreError(f"Event {sequence} of run {run_id!r} does not match its digest: its row was changed.")
+    try:
+        return from_body(kind, json.loads(payload))
+    except (ValueError, RecursionError, FlowError) as error:
+        raise StoreError(f"Event {sequence} of run {run_id!r} cannot be read back: {error}") from error
+
+
+def read_payload(text: str) -> Payload:
+    """A payload from its canonical text."""
+    return Payload(json.loads(text))
+
+
+def _digest(payload: str) -> str:
+    return hashlib.sha256(payload.encode("ascii", "replace")).hexdigest()
+
+
+def _in_utc(value: datetime) -> datetime:
+    return value.replace(tzinfo=UTC)  # stored in UTC, and selected as UTC

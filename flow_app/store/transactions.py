@@ -1,0 +1,104 @@
+"""Transactions: the engine's own, the caller's, and what is repeated when the database gives up on one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.utils import DatabaseError, Error, IntegrityError
+
+from flow_app.core.ports import Clock
+from flow_app.errors import StoreError
+from flow_app.store.clock import clock_for
+from flow_app.store.dialects import Dialect, dialect_of
+
+T = TypeVar("T")
+
+_ATTEMPTS = 6
+_FIRST_PAUSE = 0.005
+
+
+class OwnAtomic(transaction.Atomic):
+    """A block that the store opened, so that it is told from its caller's."""
+
+
+class Transactions:
+    """What everything in the store shares: one database alias, its clock, its transactions."""
+
+    def __init__(self, using: str = "default", *, clock: Clock | None = None) -> None:
+        self.using = using
+        self.clock: Clock = clock_for(using) if clock is None else clock
+
+    @property
+    def connection(self) -> BaseDatabaseWrapper:
+        """The connection of this thread."""
+        return connections[self.using]
+
+    @property
+    def dialect(self) -> Dialect:
+        return dialect_of(self.connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction that joins the caller's, if there is one: then what fails in here is undone alone."""
+        with self.atomic():
+            yield
+
+    def in_caller_transaction(self) -> bool:
+        """Is a transaction open that the engine did not open? The one around a Django TestCase does not count."""
+        blocks: list[Any] = self.connection.atomic_blocks
+        return any(not isinstance(block, OwnAtomic) and not block._from_testcase for block in blocks)
+
+    def on_commit(self, act: Callable[[], None]) -> None:
+        """Call ``act`` once the caller's transaction commits, where errors are logged; at once when there is none."""
+        if self.in_caller_transaction():
+            transaction.on_commit(act, using=self.using, robust=True)
+        else:
+            act()
+
+    # --- for the store itself -----------------------------------------------------------------------------------------
+
+    def atomic(self, *, savepoint: bool = True) -> OwnAtomic:
+        return OwnAtomic(self.using, savepoint, False)
+
+    def execute(self, sql: str, params: Any = ()) -> int:
+        """Run one statement; the number of rows it touched."""
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, params)
+            return int(cursor.rowcount)
+
+    def fetch(self, sql: str, params: Any = ()) -> list[tuple[Any, ...]]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(sql, params)
+            return list(cursor.fetchall())
+
+    @property
+    def latest(self) -> str:
+        """The suffix with which a SELECT sees what others committed since the transaction began."""
+        return self.dialect.latest if self.connection.in_atomic_block else ""
+
+    def attempt(self, act: Callable[[], T]) -> T:
+        """Run a whole transaction, again when the database gave up on it.
+
+        Inside a transaction of the caller there is nothing to repeat: errors go to whom it belongs.
+        """
+        if self.connection.in_atomic_block:
+            return act()
+        pause = _FIRST_PAUSE
+        for attempt in range(_ATTEMPTS):
+            try:
+                return act()
+            except IntegrityError:
+                raise
+            except Error as error:
+                transient = isinstance(error, DatabaseError) and self.dialect.is_transient(error)
+                if not transient or attempt == _ATTEMPTS - 1:
+                    self.connection.close_if_unusable_or_obsolete()
+                    raise StoreError(f"The database refused: {error}") from error
+                time.sleep(pause)
+                pause *= 2
+        raise AssertionError("unreachable")
