@@ -30,7 +30,7 @@ def values_of(events: Sequence[NewEvent], *, after: int, dialect: Dialect, nativ
             dialect.uuid(new.event_id, native=native_uuid),
             new.event.type,
             payload,
-            _digest(payload),
+            text_digest(payload),
             meta_text(new.meta),
             dialect.instant(new.recorded_at),
         )
@@ -71,7 +71,7 @@ def read_envelopes(run_id: str, rows: Iterable[Sequence[Any]]) -> list[EventEnve
 
 def read_event(run_id: str, sequence: int, kind: str, payload: str, digest: str) -> Event:
     """Rebuild one event. Raises StoreError when its row was tampered with or cannot be read."""
-    if _digest(payload) != digest:
+    if text_digest(payload) != digest:
         raise StoreError(f"Event {sequence} of run {run_id!r} does not match its digest: its row was changed.")
     try:
         return from_body(kind, json.loads(payload))
@@ -84,7 +84,8 @@ def read_payload(text: str) -> Payload:
     return Payload(json.loads(text))
 
 
-def _digest(payload: str) -> str:
+def text_digest(payload: str) -> str:
+    """SHA-256, in hex, of canonical text."""
     return hashlib.sha256(payload.encode("ascii", "replace")).hexdigest()
 
 
