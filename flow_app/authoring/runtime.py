@@ -8,6 +8,7 @@ from typing import Any
 from flow_app.authoring import registry
 from flow_app.core.commands import Command, ScheduleStep, ScheduleSteps
 from flow_app.core.context import StepContext, WorkflowContext
+from flow_app.core.spec import WorkflowSpec
 
 
 class RegistryRuntime:
@@ -24,8 +25,8 @@ class RegistryRuntime:
     def run_step(self, ctx: StepContext) -> Any:
         return registry.steps.get(ctx.step_name).run(ctx)
 
-    def check_workflow(self, name: str) -> None:
-        registry.workflows.get(name)
+    def workflow_spec(self, name: str) -> WorkflowSpec:
+        return registry.workflows.get(name).spec
 
 
 def _with_default_retry(command: ScheduleStep) -> ScheduleStep:

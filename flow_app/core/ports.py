@@ -14,6 +14,7 @@ from flow_app.core.commands import Command
 from flow_app.core.events import Event, EventEnvelope
 from flow_app.core.payload import Payload
 from flow_app.core.snapshot import HookStatus, OutcomeType, RunStatus
+from flow_app.core.spec import WorkflowSpec
 from flow_app.core.tasks import FlowTask
 
 if TYPE_CHECKING:
@@ -168,6 +169,9 @@ class EventStore(Protocol):
     def in_caller_transaction(self) -> bool:
         """Is a transaction open that the engine did not open (a test case's own does not count)?"""
 
+    def threads_see_writes(self) -> bool:
+        """Do other threads see what this one has written? Not inside a test case's transaction."""
+
     def on_commit(self, act: Callable[[], None]) -> None:
         """Call ``act`` once the caller's transaction commits; at once when there is none. Errors are logged there."""
 
@@ -246,8 +250,8 @@ class Runtime(Protocol):
     def run_step(self, ctx: StepContext) -> object:
         """One call of a step's body; an exception is a failed attempt."""
 
-    def check_workflow(self, name: str) -> None:
-        """Raise WorkflowNotRegisteredError when this process does not know the workflow."""
+    def workflow_spec(self, name: str) -> WorkflowSpec:
+        """What a new run of this workflow records. Raises WorkflowNotRegisteredError for an unknown name."""
 
 
 class FlowTaskDispatcher(Protocol):

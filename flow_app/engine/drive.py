@@ -1,0 +1,303 @@
+"""The drive: claim the lease, fold the history once, then ask, decide, append and execute until nothing is left to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from django.db.utils import DatabaseError, InterfaceError
+
+from flow_app.core import decider
+from flow_app.core import events as ev
+from flow_app.core.context import WorkflowContext
+from flow_app.core.payload import clean_text
+from flow_app.core.ports import RunChange, RunRow, WakeReason
+from flow_app.core.snapshot import RunStatus, StepStatus
+from flow_app.engine import rows
+from flow_app.engine.executors import Executor, SerialExecutor, ThreadExecutor
+from flow_app.engine.journal import Journal, pending_exhaustion
+from flow_app.engine.outcomes import Outcome, error_text, run_body, step_context
+from flow_app.engine.services import Services
+from flow_app.errors import (
+    FlowError,
+    InvalidTransitionError,
+    LeaseLostError,
+    RuntimeBuildUnavailableError,
+    RuntimeFailureError,
+    StoreError,
+)
+
+logger = logging.getLogger("flow_app.engine")
+
+#: Workflow code that takes longer than this once has outcomes committed before it is asked again.
+_SLOW = 0.05
+_MAX_PENDING = 64
+_SERIAL_AFTER = 2  # lost leases: from then on a batch's members are delivered one at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Wakeup:
+    """A timer or a delayed retry that came due: ``kind`` is ``wait`` or ``retry``."""
+
+    kind: str
+    run_id: str
+    subject_id: str
+
+
+def drive(
+    services: Services, run_id: str, *, complete_due: bool = False, now: datetime | None = None
+) -> list[Wakeup]:
+    """Drive a run as far as it goes; returns the timers and retries this drive brought in.
+
+    ``complete_due`` completes the timers that are due at the start. ``now`` may lie ahead of the clock, to release
+    retries early; it never goes back behind it. A run that somebody else drives, or that has ended, is left alone.
+
+    Raises what stops the run: the workflow's error, NonDeterministicError and their kin (the run is then *blocked*),
+    RuntimeBuildUnavailableError, LeaseLostError, StoreError. Raises InvalidTransitionError inside a transaction.
+    """
+    if services.store.in_caller_transaction():
+        raise InvalidTransitionError(
+            "a run cannot be driven inside a transaction: its steps would be undone with it, and their effects not. "
+            "Call start or resume there instead, which drive on commit",
+            run_id=run_id,
+        )
+    row = services.store.claim(run_id, lease=services.options.lease)
+    if row is None:
+        return []
+    return Drive(services, row, now=now).run(complete_due=complete_due)
+
+
+class Drive:
+    """One drive of one run, under one lease."""
+
+    def __init__(self, services: Services, row: RunRow, *, now: datetime | None) -> None:
+        self.services = services
+        self.journal = Journal(services, row)
+        self._at = now
+        self._started = services.store.clock.monotonic()
+        self._steps = 0
+        self._slow_workflow = False
+        self._lost = row.lost_leases
+        self._abandoned = False
+        self.wakeups: list[Wakeup] = []
+
+    @property
+    def now(self) -> datetime:
+        """The one clock's time, or the caller's where that is later."""
+        now = self.services.store.clock.now()
+        return now if self._at is None else max(now, self._at)
+
+    # --- the frame: whatever happens, the lease is let go --------------------------------------------------------------
+
+    def run(self, *, complete_due: bool) -> list[Wakeup]:
+        try:
+            self._admit()
+            self.journal.load()
+            self._bring_in_due(complete_due=complete_due)
+            while self._turn():
+                pass
+        except (LeaseLostError, RuntimeBuildUnavailableError):
+            raise
+        except (StoreError, DatabaseError, InterfaceError):
+            raise  # the database is in trouble, not the run: the lease expires, and the scheduler brings the run back
+        except Exception as error:
+            self._block(error)
+            raise
+        except BaseException:
+            self._let_go()
+            raise
+        finally:
+            self._abandoned = True
+        return self.wakeups
+
+    def _admit(self) -> None:
+        row = self.journal.row
+        try:
+            self.services.admit(row.run_id, row.build)
+        except RuntimeBuildUnavailableError:
+            wake_at = self.services.store.clock.now() + self.services.options.dispatch_grace
+            change = RunChange(lease_expires_at=None, wake_at=wake_at, wake_reason=WakeReason.NO_WORKER)
+            self.services.store.park(row, change=change)
+            raise
+
+    def _block(self, error: Exception) -> None:
+        """Say on the row what stops the run, and when it is tried again. An event that came meanwhile tries at once."""
+        store = self.services.store
+        code = error.code if isinstance(error, FlowError) else "runtime"
+        text = clean_text(str(error) if isinstance(error, FlowError) else error_text(error), limit=4000)
+        row = self.journal.row
+        logger.warning("Run %s is blocked: %s", row.run_id, code, extra={"run_id": row.run_id, "code": code})
+        if store.park(row, change=rows.blocked(row, code=code, text=text, now=store.clock.now())) is not None:
+            return
+        current = store.row(row.run_id)
+        if current.lease_epoch == row.lease_epoch and not current.status.is_terminal:
+            change = rows.blocked(current, code=code, text=text, now=store.clock.now())
+            change["wake_at"] = store.clock.now()
+            store.park(current, change=change)
+
+    def _let_go(self) -> None:
+        """The process is being stopped: another one may take over at once."""
+        store = self.services.store
+        change = RunChange(lease_expires_at=None, wake_at=store.clock.now(), wake_reason=WakeReason.RUNNABLE)
+        try:
+            store.park(self.journal.row, change=change)
+        except Exception:
+            logger.warning("Run %s: the lease could not be released and will expire", self.journal.row.run_id)
+
+    # --- one turn -----------------------------------------------------------------------------------------------------
+
+    def _bring_in_due(self, *, complete_due: bool) -> None:
+        """Complete what is due, and expire hooks. A timer that is created already due waits for the next drive."""
+        find = decider.due_events if complete_due else decider.expired_hooks
+        due = find(self.journal.state, self.now)
+        self.journal.record(due)
+        run_id = self.journal.row.run_id
+        self.wakeups += [Wakeup("wait", run_id, event.wait_id) for event in due if isinstance(event, ev.WaitCompleted)]
+
+    def _turn(self) -> bool:
+        """Ask for one command and carry it out; False when the run has ended, is parked, or has had its slice."""
+        journal, state = self.journal, self.journal.state
+        if state.is_terminal:
+            return not journal.flush()
+        if state.lifecycle is RunStatus.PENDING:
+            journal.record((ev.RunStarted(),))
+        exhausted = pending_exhaustion(state)
+        if exhausted:
+            journal.record(exhausted)
+            return True
+        if self._slice_is_over():
+            return not self._yield()
+        decision = self._decide()
+        if decision is None:
+            return True
+        if decision.parks:
+            return not journal.flush(rows.parked(state))
+        return self._carry_out(decision)
+
+    def _decide(self) -> decider.Decision | None:
+        """What the workflow asks for next; None when the state changed under the question."""
+        journal = self.journal
+        if journal.pending and (self._slow_workflow or len(journal.pending) > _MAX_PENDING) and not journal.flush():
+            return None
+        clock = self.services.store.clock
+        asked = clock.monotonic()
+        try:
+            command = self.services.runtime.run_workflow(self._context())
+            self._slow_workflow = clock.monotonic() - asked > _SLOW
+            return decider.decide(journal.state, command, now=self.now, limits=self.services.options.limits)
+        except Exception as error:
+            if not journal.flush():
+                return None  # it was asked about a state that is no more: ask again
+            if isinstance(error, FlowError):
+                raise
+            raise RuntimeFailureError(
+                f"Run {journal.row.run_id!r}: workflow {journal.row.workflow!r} raised {error_text(error)}"
+            ) from error
+
+    def _context(self) -> WorkflowContext:
+        services, journal = self.services, self.journal
+
+        def history() -> list[ev.EventEnvelope]:
+            committed = services.store.history(journal.row.run_id)
+            ahead = enumerate(journal.pending, start=len(committed) + 1)
+            return committed + [
+                ev.EventEnvelope(journal.row.run_id, at, new.event_id, new.recorded_at, new.event) for at, new in ahead
+            ]
+
+        return WorkflowContext(
+            journal.state, history=history, secrets=services.secrets, limits=services.options.limits
+        )
+
+    def _carry_out(self, decision: decider.Decision) -> bool:
+        journal = self.journal
+        released = [step_id for step_id in decision.run if step_id in journal.state.delayed_steps]
+        redelivered = [
+            step_id
+            for step_id in decision.run
+            if (step := journal.state.steps.get(step_id)) is not None and step.status is StepStatus.RUNNING
+        ]
+        if decision.guarded:
+            journal.flush_guarded(decision.events)
+            return True
+        journal.record(decision.events)
+        if not decision.run:
+            return True
+        if not journal.flush():
+            return True
+        self.wakeups += [Wakeup("retry", journal.row.run_id, step_id) for step_id in released]
+        self._run_steps(list(decision.run), redelivered)
+        return True
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _run_steps(self, step_ids: list[str], redelivered: Sequence[str]) -> None:
+        """Run attempts, and at once those that may be tried again at once, round by round."""
+        if redelivered and self._lost >= self.services.options.max_deliveries:
+            lost, self._lost = redelivered[0], 0
+            step = self.journal.state.steps[lost]
+            self.journal.settle(Outcome(lost, step.attempt, None, decider.WORKER_LOST, self.now))
+            return  # the others are still running: the workflow names them again
+        serial = self._lost >= _SERIAL_AFTER
+        while step_ids:
+            self._run_round(step_ids, serial=serial)
+            step_ids = self._tried_again(step_ids)
+
+    def _run_round(self, step_ids: Sequence[str], *, serial: bool) -> None:
+        journal, services = self.journal, self.services
+        jobs = [
+            partial(run_body, services, step_context(services, journal.state, step_id, is_cancelled=self._is_over))
+            for step_id in step_ids
+        ]
+        left = len(jobs)
+        for outcome in self._executor(len(jobs), serial=serial).run(jobs):
+            left -= 1
+            self._steps += 1
+            journal.settle(outcome)
+            if journal.state.is_terminal:
+                return
+            if left:
+                journal.flush()  # durable before its siblings settle; the last one travels with the next decision
+
+    def _tried_again(self, step_ids: Sequence[str]) -> list[str]:
+        """Start the next attempt of steps that failed and may be tried again without delay."""
+        state = self.journal.state
+        again = [
+            step_id
+            for step_id in step_ids
+            if (step := state.steps[step_id]).status is StepStatus.PENDING and step.retry_after is None
+        ]
+        if not again or state.is_terminal:
+            return []
+        self.journal.record(ev.StepStarted(step_id, state.steps[step_id].attempt + 1) for step_id in again)
+        if not self.journal.flush():
+            return []  # the state changed: let the workflow decide
+        return again
+
+    def _executor(self, jobs: int, *, serial: bool) -> Executor:
+        if serial or jobs == 1 or not self.services.store.threads_see_writes():
+            return SerialExecutor()
+        return ThreadExecutor(self.services.options.step_threads)
+
+    def _is_over(self) -> bool:
+        return self._abandoned or self.journal.state.is_terminal
+
+    # --- slices -------------------------------------------------------------------------------------------------------
+
+    def _slice_is_over(self) -> bool:
+        limit = self.services.options.drive_slice
+        elapsed = self.services.store.clock.monotonic() - self._started
+        return self._steps > 0 and (self._steps >= limit.steps or elapsed >= limit.seconds)
+
+    def _yield(self) -> bool:
+        """Let go with work left, and ask to be driven again, so that others get their turn."""
+        services = self.services
+        wake_at = services.store.clock.now() + services.options.dispatch_grace
+        change = RunChange(lease_expires_at=None, wake_at=wake_at, wake_reason=WakeReason.DISPATCHED)
+        if not self.journal.flush(change):
+            return False
+        services.dispatch_drive(self.journal.row.run_id, self.journal.row.build)
+        return True
+

@@ -1,0 +1,66 @@
+"""How the members of a batch run side by side in one process. Only bodies run here; the driver alone appends."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from django.db import connections
+
+from flow_app.engine.outcomes import Outcome
+from flow_app.errors import RuntimeFailureError
+
+Job = Callable[[], Outcome]
+
+
+class Executor(Protocol):
+    def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Outcomes in the order they settle. A consumer that stops early abandons the rest."""
+
+
+class SerialExecutor:
+    """One after another in the driver's thread: inside a TestCase, on in-memory SQLite, and after lost workers."""
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        for job in jobs:
+            yield job()
+
+
+class ThreadExecutor:
+    """Up to ``threads`` at once, each thread with connections of its own.
+
+    The threads are daemons: Python cannot end a body that hangs, and a body nobody waits for must not keep the process
+    from ending.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        waiting = list(reversed(jobs))
+        settled: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+
+        def start() -> None:
+            if waiting:
+                threading.Thread(target=_run, args=(waiting.pop(), settled), name="flow_app-step", daemon=True).start()
+
+        for _ in range(min(self._threads, len(jobs))):
+            start()
+        for _ in jobs:
+            outcome = settled.get()
+            if isinstance(outcome, BaseException):
+                raise RuntimeFailureError(f"A step's task died without a result: {outcome!r}.") from outcome
+            start()
+            yield outcome
+
+
+def _run(job: Job, settled: queue.SimpleQueue[Outcome | BaseException]) -> None:
+    try:
+        outcome: Outcome | BaseException = job()
+    except BaseException as death:
+        outcome = death
+    finally:
+        connections.close_all()
+    settled.put(outcome)

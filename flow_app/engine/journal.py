@@ -1,0 +1,187 @@
+"""What a drive has decided and not yet committed, and how it becomes history, whoever else writes meanwhile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from django.db.utils import InterfaceError, OperationalError
+
+from flow_app.core import decider
+from flow_app.core import events as ev
+from flow_app.core.ports import NewEvent, Recorded, RunChange, RunRow
+from flow_app.core.projection import evolve
+from flow_app.core.state import RunState
+from flow_app.engine import rows
+from flow_app.engine.outcomes import Outcome
+from flow_app.engine.services import Services
+from flow_app.errors import (
+    EventConflictError,
+    FlowError,
+    LeaseLostError,
+    ReplayLimitExceededError,
+    StoreError,
+)
+
+logger = logging.getLogger("flow_app.engine")
+
+_PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+class Journal:
+    """A run's state folded ahead of its log. ``flush`` commits all that is pending in one append.
+
+    On a conflict only the outcomes of steps survive: they happened. Decisions are taken back and made again.
+    """
+
+    def __init__(self, services: Services, row: RunRow) -> None:
+        self.services = services
+        self.store = services.store
+        self.row = row
+        self.state = RunState(row.run_id)
+        self.pending: list[NewEvent] = []
+        self._outcomes: list[Outcome] = []
+        self._conflicts = 0
+
+    def load(self) -> None:
+        """Read the whole history, once."""
+        for recorded in self.store.load(self.row):
+            evolve(self.state, recorded)
+
+    # --- folding ahead ----------------------------------------------------------------------------------------------
+
+    def record(self, events: Iterable[ev.Event]) -> None:
+        """Fold events that are to be appended. A refused one raises, and is not pending."""
+        now = self.store.clock.now()
+        for event in events:
+            self.state.mark()
+            evolve(self.state, Recorded(self.state.last_sequence + 1, event, now))
+            self.pending.append(NewEvent(event, uuid4(), now))
+
+    def settle(self, outcome: Outcome) -> bool:
+        """Fold the outcome of an attempt; False when nobody waits for it any more."""
+        events = outcome.events(self.state)
+        if not events:
+            logger.info("Run %s: a late outcome of step %s is dropped", self.row.run_id, outcome.step_id)
+            return False
+        self.record(events)
+        self._outcomes.append(outcome)
+        return True
+
+    # --- committing -------------------------------------------------------------------------------------------------
+
+    def flush(self, change: RunChange | None = None) -> bool:
+        """Commit what is pending, with ``change`` on the row. False: somebody else wrote; the state is up to date now."""
+        try:
+            if self.pending:
+                self._append(change)
+            elif change is not None:
+                return self._park(change)
+        except EventConflictError:
+            self._rebase()
+            return False
+        return True
+
+    def flush_guarded(self, events: Iterable[ev.Event]) -> bool:
+        """Commit events that the store may refuse. Refused, what was pending before is committed without them."""
+        mark, kept = self.state.mark(), len(self.pending)
+        try:
+            self.record(events)
+            return self.flush()
+        except (EventConflictError, LeaseLostError, StoreError):
+            raise
+        except FlowError:
+            self.state.rollback(mark)
+            del self.pending[kept:]
+            self.flush()
+            raise
+
+    def _append(self, extra: RunChange | None) -> None:
+        store, row = self.store, self.row
+        now = store.clock.now()
+        change = rows.of_state(row, self.state, now=now)
+        change |= rows.of_progress(new.event for new in self.pending)
+        change |= rows.unblocked(row)
+        if row.lost_leases:
+            change["lost_leases"] = 0
+        if extra is not None:
+            change = extra | change if self.state.is_terminal else change | extra
+        self._renew_if_old(change, now)
+        moved = self._append_surely(change)
+        self.services.announce(row, self.pending)
+        self._committed(moved)
+
+    def _committed(self, row: RunRow) -> None:
+        self.row = row
+        self.state.commit()
+        self.pending = []
+        self._outcomes = []
+        self._conflicts = 0
+
+    def _renew_if_old(self, change: RunChange, now: datetime) -> None:
+        expires_at = self.row.lease_expires_at
+        lease = self.services.options.lease
+        if "lease_expires_at" not in change and expires_at is not None and expires_at - now < lease / 2:
+            change["lease_expires_at"] = now + lease
+
+    def _append_surely(self, change: RunChange) -> RunRow:
+        """Append; while the database is away, try again until the lease must be taken for lost."""
+        clock = self.store.clock
+        deadline = clock.monotonic() + self.services.options.lease / timedelta(seconds=1)
+        tries = 0
+        while True:
+            try:
+                return self.store.append(self.row, self.pending, change=change, epoch=self.row.lease_epoch)
+            except StoreError as error:
+                away = isinstance(error.__cause__, OperationalError | InterfaceError)
+                if not away or clock.monotonic() >= deadline:
+                    raise
+                logger.warning("Run %s: the database is away; keeping the outcome and trying again", self.row.run_id)
+                clock.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
+                tries += 1
+
+    def _park(self, change: RunChange) -> bool:
+        change = rows.of_state(self.row, self.state, now=self.store.clock.now()) | rows.unblocked(self.row) | change
+        parked = self.store.park(self.row, change=change)
+        if parked is None:
+            self._rebase()
+            return False
+        self.row = parked
+        return True
+
+    # --- when somebody else wrote first -----------------------------------------------------------------------------
+
+    def _rebase(self) -> None:
+        """Take pending decisions back, fold what others appended, and append the outcomes after it.
+
+        Done under the row's lock, so that a chatty writer cannot keep an outcome out.
+        """
+        outcomes, epoch = self._outcomes, self.row.lease_epoch
+        self.state.rollback()
+        self.state.commit()
+        self.pending, self._outcomes = [], []
+        self._count_conflict()
+        with self.store.transaction():
+            self.row = self.store.lock(self.row.run_id)
+            if self.row.lease_epoch != epoch or (self.row.lease_expires_at is None and not self.row.status.is_terminal):
+                raise LeaseLostError(self.row.run_id, epoch)
+            for recorded in self.store.load(self.row, after=self.state.last_sequence):
+                evolve(self.state, recorded)
+            for outcome in outcomes:
+                self.settle(outcome)
+            if self.pending:
+                self._append(None)
+
+    def _count_conflict(self) -> None:
+        self._conflicts += 1
+        limit = self.services.options.replay_limit
+        if self._conflicts > limit:
+            raise ReplayLimitExceededError(self.row.run_id, limit)
+
+
+def pending_exhaustion(state: RunState) -> tuple[ev.Event, ...]:
+    """The event that a crash of an engine of single appends left out, if any."""
+    event = decider.repair_exhaustion(state)
+    return () if event is None else (event,)

@@ -1,0 +1,83 @@
+"""One attempt of one step: how its body is called, and what came of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from flow_app.core import decider
+from flow_app.core import events as ev
+from flow_app.core.context import StepContext, hook_token
+from flow_app.core.payload import Payload, clean_text
+from flow_app.core.state import RunState
+from flow_app.engine.services import Services
+
+_MAX_ERROR = 4000
+
+step_logger = logging.getLogger("flow_app.steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an attempt came to: an output, or an error text and when it happened."""
+
+    step_id: str
+    attempt: int
+    output: Payload | None
+    error: str
+    at: datetime
+
+    def events(self, state: RunState) -> tuple[ev.Event, ...]:
+        """The events that record it; none when nobody waits for this attempt any more."""
+        step = state.steps.get(self.step_id)
+        if state.is_terminal or step is None or not step.awaits_outcome_of(self.attempt):
+            return ()
+        if self.output is not None:
+            return (ev.StepCompleted(self.step_id, self.output),)
+        return decider.failure(state, self.step_id, error=self.error, failed_at=self.at)
+
+
+def error_text(error: BaseException) -> str:
+    """Type and message of an exception, as every database takes it."""
+    return clean_text(f"{type(error).__name__}: {error}", limit=_MAX_ERROR)
+
+
+def step_context(
+    services: Services, state: RunState, step_id: str, *, is_cancelled: Callable[[], bool]
+) -> StepContext:
+    """What the body of a running step is called with."""
+    step = state.steps[step_id]
+    assert state.spec is not None
+    tokens: dict[str, str] = {}
+
+    def token_for(hook_id: str) -> str:
+        if hook_id not in tokens:
+            tokens[hook_id] = hook_token(state, hook_id, secrets=services.secrets)
+        return tokens[hook_id]
+
+    labels = {"run_id": state.run_id, "step_id": step_id, "attempt": step.attempt}
+    return StepContext(
+        run_id=state.run_id,
+        step_id=step_id,
+        step_name=step.step_name,
+        attempt=step.attempt,
+        input_payload=step.input_payload,
+        spec=state.spec,
+        logger=logging.LoggerAdapter(step_logger, labels),
+        token_for=token_for,
+        read_history=lambda: services.store.history(state.run_id),
+        is_cancelled=is_cancelled,
+    )
+
+
+def run_body(services: Services, ctx: StepContext) -> Outcome:
+    """Run a step's body. An exception, or a result that cannot be stored, is a failed attempt."""
+    try:
+        value = services.runtime.run_step(ctx)
+        output = Payload.of(value, what=f"output of step {ctx.step_id!r}", limits=services.options.limits)
+    except Exception as error:
+        ctx.logger.warning("Step %s failed in attempt %s: %s", ctx.step_id, ctx.attempt, type(error).__name__)
+        return Outcome(ctx.step_id, ctx.attempt, None, error_text(error), services.store.clock.now())
+    return Outcome(ctx.step_id, ctx.attempt, output, "", services.store.clock.now())

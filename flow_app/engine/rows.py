@@ -1,0 +1,107 @@
+"""What an append changes on the run's row: the projection that look-ups and the scheduler decide by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from flow_app.core.events import Event, RunProgressRecorded
+from flow_app.core.ports import RunChange, RunRow, WakeReason
+from flow_app.core.snapshot import OutcomeType, RunStatus
+from flow_app.core.state import RunState
+
+_FIRST_BLOCK = timedelta(seconds=5)
+_LONGEST_BLOCK = timedelta(minutes=5)
+
+
+def of_state(row: RunRow, state: RunState, *, now: datetime) -> RunChange:
+    """The columns in which the row does not yet show ``state``."""
+    counts: dict[str, Any] = {
+        "status": state.status,
+        "open_waits": len(state.open_waits),
+        "active_hooks": len(state.active_hooks),
+        "pending_retries": len(state.delayed_steps),
+        "timer_at": state.next_timer(),
+    }
+    change = RunChange(**{name: value for name, value in counts.items() if getattr(row, name) != value})  # type: ignore[typeddict-item]
+    if state.outcome is not None and not row.status.is_terminal:
+        change |= ended(state.status, state.outcome.type, error=state.error, now=now)
+    return change
+
+
+def ended(status: RunStatus, outcome: OutcomeType, *, error: str | None, now: datetime) -> RunChange:
+    """A run that has ended: nothing open, nothing to wake for, no lease."""
+    return RunChange(
+        status=status,
+        outcome=outcome,
+        finished_at=now,
+        error=error or "",
+        open_waits=0,
+        active_hooks=0,
+        pending_retries=0,
+        timer_at=None,
+        wake_at=None,
+        wake_reason=WakeReason.ENDED,
+        lease_expires_at=None,
+    )
+
+
+def of_progress(events: Iterable[Event]) -> RunChange:
+    """The latest progress among ``events``, for lists that show it."""
+    change = RunChange()
+    for event in events:
+        if isinstance(event, RunProgressRecorded):
+            tree: dict[str, Any] = event.progress.tree  # type: ignore[assignment]
+            change["progress_completed"] = min(tree["completed"], 2**63 - 1)
+            total = tree.get("total")
+            change["progress_total"] = None if total is None else min(total, 2**63 - 1)
+            change["progress_message"] = tree.get("message", "")
+    return change
+
+
+def runnable(row: RunRow, *, now: datetime) -> RunChange:
+    """Something happened to the run: look at it now, unless somebody does so earlier."""
+    wake_at = now if row.wake_at is None else min(row.wake_at, now)
+    change = RunChange(wake_at=wake_at)
+    if row.lease_expires_at is None:
+        change["wake_reason"] = WakeReason.RUNNABLE
+    return change
+
+
+def parked(state: RunState) -> RunChange:
+    """Nothing to do now: no lease, and the earliest of everything open as the next wake-up."""
+    return RunChange(lease_expires_at=None, wake_at=state.next_timer(), wake_reason=_why(state))
+
+
+def _why(state: RunState) -> WakeReason:
+    timer = state.next_timer()
+    if timer is None:
+        return WakeReason.HOOK if state.active_hooks else WakeReason.STEPS
+    if any(state.waits[wait_id].resume_at == timer for wait_id in state.open_waits):
+        return WakeReason.TIMER
+    if any(state.hooks[hook_id].expires_at == timer for hook_id in state.active_hooks):
+        return WakeReason.HOOK
+    return WakeReason.RETRY
+
+
+def blocked(row: RunRow, *, code: str, text: str, now: datetime) -> RunChange:
+    """The run cannot go on as it is: try again later, ever later, up to five minutes."""
+    again = row.blocked_code == code
+    count = row.blocked_count + 1 if again else 1
+    return RunChange(
+        lease_expires_at=None,
+        wake_at=now + min(_FIRST_BLOCK * 2 ** min(count - 1, 10), _LONGEST_BLOCK),
+        wake_reason=WakeReason.BLOCKED,
+        blocked_code=code,
+        blocked_text=text,
+        blocked_since=row.blocked_since if again else now,
+        blocked_count=count,
+    )
+
+
+def unblocked(row: RunRow) -> RunChange:
+    """The run moves again."""
+    if not row.blocked_code:
+        return RunChange()
+    return RunChange(blocked_code="", blocked_text="", blocked_since=None, blocked_count=0)

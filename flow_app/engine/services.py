@@ -1,0 +1,113 @@
+"""What every verb needs, in one place: the ports, the options, and how an append is announced."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from flow_app.conf import Options
+from flow_app.core.context import Secrets
+from flow_app.core.events import Event, EventEnvelope
+from flow_app.core.ports import (
+    EventStore,
+    FlowTaskDispatcher,
+    NewEvent,
+    Observer,
+    RunChange,
+    RunRow,
+    Runtime,
+)
+from flow_app.core.spec import RuntimeBuildCompatibility
+from flow_app.core.tasks import DriveRun, FlowTask
+from flow_app.errors import RuntimeBuildUnavailableError
+from flow_app.signals import event_recorded
+
+logger = logging.getLogger("flow_app.engine")
+
+Meta = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Services:
+    """The engine's ports and options. ``dispatcher`` is set once it exists: an inline one needs the engine first."""
+
+    store: EventStore
+    runtime: Runtime
+    options: Options = field(default_factory=Options)
+    builds: RuntimeBuildCompatibility | None = None
+    secrets: Secrets = ()
+    observers: tuple[Observer, ...] = ()
+    dispatcher: FlowTaskDispatcher | None = None
+
+    # --- builds -----------------------------------------------------------------------------------------------------
+
+    def supports(self, build: str | None) -> bool:
+        """May this process run code for the build? Without configured builds, unpinned runs only."""
+        return build is None if self.builds is None else self.builds.supports(build)
+
+    def admit(self, run_id: str, build: str | None, *, or_routed: bool = False) -> None:
+        """Raise RuntimeBuildUnavailableError unless this process, or with ``or_routed`` a routed worker, may run it."""
+        if self.supports(build):
+            return
+        if or_routed and self.dispatcher is not None and self.dispatcher.has_route(build):
+            return
+        current = None if self.builds is None else self.builds.current
+        raise RuntimeBuildUnavailableError(run_id, required=build, current=current)
+
+    # --- appending --------------------------------------------------------------------------------------------------
+
+    def new_events(self, events: Sequence[Event], *, meta: Meta | None = None) -> list[NewEvent]:
+        now = self.store.clock.now()
+        return [NewEvent(event, uuid4(), now, meta or {}) for event in events]
+
+    def append(
+        self, row: RunRow, events: Sequence[Event], *, change: RunChange, meta: Meta | None = None
+    ) -> RunRow:
+        """Append for an outside writer, who holds the row's lock and no lease, and tell the observers."""
+        new = self.new_events(events, meta=meta)
+        moved = self.store.append(row, new, change=change)
+        self.announce(row, new)
+        return moved
+
+    def announce(self, row: RunRow, events: Sequence[NewEvent]) -> None:
+        """Tell observers and the signal of events appended after ``row``, once they are committed."""
+        if not self.observers and not event_recorded.has_listeners(row.workflow):
+            return
+        envelopes = [
+            EventEnvelope(row.run_id, row.last_sequence + index, new.event_id, new.recorded_at, new.event, new.meta)
+            for index, new in enumerate(events, start=1)
+        ]
+        self.store.on_commit(partial(self._tell, row.workflow, envelopes))
+
+    def _tell(self, workflow: str, envelopes: Sequence[EventEnvelope]) -> None:
+        for envelope in envelopes:
+            for observer in self.observers:
+                try:
+                    observer.on_event(envelope)
+                except Exception:
+                    logger.exception("Observer %r failed on %s", observer, envelope.key)
+            event_recorded.send_robust(sender=workflow, envelope=envelope)
+
+    # --- dispatching ------------------------------------------------------------------------------------------------
+
+    def dispatch_drive(self, run_id: str, build: str | None) -> None:
+        """Ask for the run to be driven: now, or once the caller's transaction commits."""
+        if self.dispatcher is None:
+            return
+        task = DriveRun(run_id)
+        if self.store.in_caller_transaction():
+            self.store.on_commit(partial(self._dispatch_after_commit, build, task))
+        else:
+            self.dispatcher.dispatch_for_build(build, task)
+
+    def _dispatch_after_commit(self, build: str | None, task: FlowTask) -> None:
+        """The caller has committed: an error can no longer be his. The run's ``wake_at`` brings it back."""
+        assert self.dispatcher is not None
+        try:
+            self.dispatcher.dispatch_for_build(build, task)
+        except Exception:
+            logger.exception("Dispatching run %s failed after commit", task.explicit_run_id)
