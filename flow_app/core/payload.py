@@ -198,7 +198,7 @@ class _Encoder:
         tree: dict[str, Json] = {}
         for key, item in value.items():
             if not isinstance(key, str):
-                raise self._error(f"has the key {key!r}, but keys must be strings", path)
+                raise self._error(f"has a key that is a {_type_name(key)}, but keys must be strings", path)
             text = _string(key)
             if text in tree:
                 raise self._error(f"has the key {text!r} twice", path)
@@ -207,7 +207,7 @@ class _Encoder:
             (only,) = tree
             if only.startswith("$"):
                 return {"$" + only: tree[only]}
-        return tree
+        return dict(sorted(tree.items()))  # the order of the text, so that the first pass sees what a replay sees
 
     def _error(self, reason: str, path: str) -> PayloadError:
         return PayloadError(reason, path=clean_text(path, limit=200), what=self.what)
