@@ -1,0 +1,65 @@
+"""Pays the invoices of ``data/invoices.csv``, from the file to the last mail, in this one process."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from flow_app import get_engine
+from flow_app.dispatch import FlowScheduler
+from project.invoices import approver
+from project.invoices.data import read_file
+from project.invoices.expected import expected_outcomes
+from project.invoices.importing import import_vendors_and_orders, start_runs
+from project.invoices.progress_bar import ProgressBar
+from project.invoices.report import make_report
+
+PATIENCE = 30  # seconds without any run ending, after which something must be wrong
+LONGEST_NAP = 0.1
+
+
+class Command(BaseCommand):
+    help = "Pay the example's invoices and check that every one ended as it should."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--limit", type=int, metavar="N", help="take only the first N rows of the file")
+        parser.add_argument("--quiet", action="store_true", help="show no progress, only the table")
+
+    def handle(self, *, limit: int | None, quiet: bool, **options: Any) -> None:
+        began = time.monotonic()
+        rows = read_file("invoices.csv")[:limit]
+        import_vendors_and_orders()
+        stream = None if quiet else self.stdout
+        run_ids = start_runs(rows, after_each=ProgressBar("started", len(rows), stream).advance)
+        finish(set(run_ids), ProgressBar("ended", len(set(run_ids)), stream))
+        report = make_report(rows, expected_outcomes(rows))
+        self.stdout.write(report.table(time.monotonic() - began))
+        if report.problems:
+            raise CommandError("Not as expected:\n" + "\n".join(report.problems))
+        self.stdout.write("Every run ended as it should, and every paid invoice was charged once.")
+
+
+def finish(run_ids: set[str], bar: ProgressBar) -> None:
+    """Be the world around the runs until all have ended: the scheduler's tick, and the people who approve."""
+    open_runs, changed = ended_removed(run_ids), time.monotonic()
+    bar.show(len(run_ids) - len(open_runs))
+    scheduler = FlowScheduler(get_engine())
+    while open_runs:
+        scheduler.tick()
+        approver.answer_all(open_runs)
+        left = ended_removed(open_runs)
+        if left != open_runs:
+            open_runs, changed = left, time.monotonic()
+            bar.show(len(run_ids) - len(open_runs))
+        elif time.monotonic() - changed > PATIENCE:
+            raise CommandError(f"No run has ended for {PATIENCE} seconds: {', '.join(sorted(open_runs))}")
+        else:
+            delay = scheduler.next_wakeup_delay()
+            time.sleep(LONGEST_NAP if delay is None else min(delay.total_seconds(), LONGEST_NAP))
+
+
+def ended_removed(run_ids: set[str]) -> set[str]:
+    engine = get_engine()
+    return {run_id for run_id in run_ids if not engine.snapshot(run_id).status.is_terminal}
