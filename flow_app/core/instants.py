@@ -38,7 +38,7 @@ def after(start: datetime, delay_ms: int, *, what: str) -> datetime:
 
 def to_text(instant: datetime) -> str:
     """RFC 3339 in UTC with ``Z`` and the shortest of 0, 3 or 6 decimals, as the reference engine writes it."""
-    text = instant.replace(tzinfo=None).isoformat(timespec="microseconds")
+    text = instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
     head, _, micros = text.partition(".")
     if micros == "000000":
         return head + "Z"
@@ -53,4 +53,7 @@ def from_text(text: str) -> datetime:
     day, clock, fraction, zone = match.groups()
     micros = (fraction or "")[:6].ljust(6, "0")
     zone = "+00:00" if zone in "Zz" else zone
-    return datetime.fromisoformat(f"{day}T{clock}.{micros}{zone}").astimezone(UTC)
+    try:
+        return datetime.fromisoformat(f"{day}T{clock}.{micros}{zone}").astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{text!r} is outside the years 1 to 9999 in UTC") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -22,7 +21,7 @@ def _whole(value: object, *, what: str, top: int, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidTransitionError(f"{what} must be a whole number, not {type(value).__name__}")
     if not least <= value <= top:
-        raise InvalidTransitionError(f"{what} is {value}, outside {least} to {top}")
+        raise InvalidTransitionError(f"{what} is outside {least} to {top}")  # the number may be endless
     return int(value)
 
 
@@ -47,6 +46,8 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         _whole(self.max_attempts, what="retry max_attempts", top=_U32)
         _whole(self.delay_ms, what="retry delay_ms", top=_U64)
+        if not isinstance(self.on_exhausted, OnExhausted):  # a text would pass for neither action
+            raise InvalidTransitionError(f"retry on_exhausted must be an OnExhausted, not {self.on_exhausted!r}")
 
     @classmethod
     def none(cls) -> RetryPolicy:
@@ -58,7 +59,7 @@ class RetryPolicy:
         """``max_attempts`` attempts (at least one), ``delay`` apart; a part of a millisecond counts as a whole one."""
         if delay < timedelta():
             raise InvalidTransitionError(f"retry delay {delay} is negative")
-        return cls(max_attempts=max(1, max_attempts), delay_ms=math.ceil(delay / timedelta(milliseconds=1)))
+        return cls(max_attempts=max(1, max_attempts), delay_ms=-(delay // timedelta(microseconds=1) // -1000))
 
     def continue_workflow_on_failure(self) -> RetryPolicy:
         """The same policy, but the last failure goes back to the workflow instead of failing the run."""
