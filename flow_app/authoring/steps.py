@@ -17,7 +17,7 @@ from flow_app.errors import ConfigurationError, InvalidTransitionError
 Body = Callable[..., Any]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class StepDefinition:
     """A registered step. Calling it calls the plain function, as a test of the body does."""
 

@@ -16,7 +16,7 @@ from flow_app.errors import ConfigurationError, FlowError
 Decide = Callable[[WorkflowContext], Command]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class WorkflowDefinition:
     """A registered workflow; ``spec`` is what a new run of it records."""
 
