@@ -8,7 +8,8 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Warning, register
+from django.core import checks
+from django.core.checks import CheckMessage, Error, register
 from django.utils.module_loading import import_string
 
 from flow_app import conf
@@ -23,7 +24,10 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
     given = getattr(settings, "FLOW_APP", {})
     unknown = [key for key in given if key not in conf.KEYS] if isinstance(given, dict) else []
     if unknown:
-        return [Error(f"FLOW_APP has the unknown key {key!r}.", hint=_did_you_mean(key), id="flow_app.E001") for key in unknown]
+        return [
+            Error(f"FLOW_APP has the unknown key {key!r}.", hint=_did_you_mean(key), id="flow_app.E001")
+            for key in unknown
+        ]
     try:
         options = conf.options()
         options.builds  # noqa: B018 - reading it validates the build ids
@@ -31,7 +35,11 @@ def check_settings(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any
         return [Error(str(error), hint="FLOW_APP = {}  # every key is optional", id="flow_app.E002")]
     if options.database not in settings.DATABASES:
         hint = "FLOW_APP = {'DATABASE': 'default'}"
-        return [Error(f"FLOW_APP['DATABASE'] names the unknown database {options.database!r}.", hint=hint, id="flow_app.E004")]
+        return [
+            Error(
+                f"FLOW_APP['DATABASE'] names the unknown database {options.database!r}.", hint=hint, id="flow_app.E004"
+            )
+        ]
     return [*_check_paths(options), *_check_sqlite(options.database)]
 
 
@@ -58,8 +66,9 @@ def _check_sqlite(alias: str) -> Iterable[CheckMessage]:
         return
     options = database.get("OPTIONS") or {}
     if options.get("transaction_mode") != "IMMEDIATE" or float(options.get("timeout", 5)) < _LEAST_TIMEOUT:
-        yield Warning(
+        yield checks.Warning(
             f"The SQLite database {alias!r} will refuse concurrent writers with 'database is locked'.",
-            hint='"OPTIONS": {"timeout": 30, "transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL;"}',
+            hint='"OPTIONS": {"timeout": 30, "transaction_mode": "IMMEDIATE", '
+            '"init_command": "PRAGMA journal_mode=WAL;"}',
             id="flow_app.W001",
         )

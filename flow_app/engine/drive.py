@@ -1,4 +1,4 @@
-"""The drive: claim the lease, fold the history once, then ask, decide, append and execute until nothing is left to do."""
+"""The drive: claim the lease, fold the history once, then ask, decide, append and execute until nothing is left."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ class Wakeup:
     subject_id: str
 
 
-def drive(
-    services: Services, run_id: str, *, complete_due: bool = False, now: datetime | None = None
-) -> list[Wakeup]:
+def drive(services: Services, run_id: str, *, complete_due: bool = False, now: datetime | None = None) -> list[Wakeup]:
     """Drive a run as far as it goes; returns the timers and retries this drive brought in.
 
     ``complete_due`` completes the timers that are due at the start. ``now`` may lie ahead of the clock, to release
@@ -90,7 +88,7 @@ class Drive:
         now = self.services.store.clock.now()
         return now if self._at is None else max(now, self._at)
 
-    # --- the frame: whatever happens, the lease is let go --------------------------------------------------------------
+    # --- the frame: whatever happens, the lease is let go -----------------------------------------------------------
 
     def run(self, *, complete_due: bool) -> list[Wakeup]:
         try:
@@ -207,9 +205,7 @@ class Drive:
                 ev.EventEnvelope(journal.row.run_id, at, new.event_id, new.recorded_at, new.event) for at, new in ahead
             ]
 
-        return WorkflowContext(
-            journal.state, history=history, secrets=services.secrets, limits=services.options.limits
-        )
+        return WorkflowContext(journal.state, history=history, secrets=services.secrets, limits=services.options.limits)
 
     def _carry_out(self, decision: decider.Decision) -> bool:
         journal = self.journal
@@ -300,4 +296,3 @@ class Drive:
             return False
         services.dispatch_drive(self.journal.row.run_id, self.journal.row.build)
         return True
-

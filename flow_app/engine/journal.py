@@ -73,7 +73,7 @@ class Journal:
     # --- committing -------------------------------------------------------------------------------------------------
 
     def flush(self, change: RunChange | None = None) -> bool:
-        """Commit what is pending, with ``change`` on the row. False: somebody else wrote; the state is up to date now."""
+        """Commit what is pending, and ``change`` on the row. False: somebody else wrote; the state shows it now."""
         try:
             if self.pending:
                 self._append(change)

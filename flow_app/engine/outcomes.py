@@ -44,9 +44,7 @@ def error_text(error: BaseException) -> str:
     return clean_text(f"{type(error).__name__}: {error}", limit=_MAX_ERROR)
 
 
-def step_context(
-    services: Services, state: RunState, step_id: str, *, is_cancelled: Callable[[], bool]
-) -> StepContext:
+def step_context(services: Services, state: RunState, step_id: str, *, is_cancelled: Callable[[], bool]) -> StepContext:
     """What the body of a running step is called with."""
     step = state.steps[step_id]
     assert state.spec is not None

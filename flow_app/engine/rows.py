@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from flow_app.core.events import Event, RunProgressRecorded
 from flow_app.core.ports import RunChange, RunRow, WakeReason
@@ -24,7 +24,8 @@ def of_state(row: RunRow, state: RunState, *, now: datetime) -> RunChange:
         "pending_retries": len(state.delayed_steps),
         "timer_at": state.next_timer(),
     }
-    change = RunChange(**{name: value for name, value in counts.items() if getattr(row, name) != value})  # type: ignore[typeddict-item]
+    differs = {name: value for name, value in counts.items() if getattr(row, name) != value}
+    change = cast(RunChange, differs)
     if state.outcome is not None and not row.status.is_terminal:
         change |= ended(state.status, state.outcome.type, error=state.error, now=now)
     return change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -64,14 +64,16 @@ class Services:
         now = self.store.clock.now()
         return [NewEvent(event, uuid4(), now, meta or {}) for event in events]
 
-    def append(
-        self, row: RunRow, events: Sequence[Event], *, change: RunChange, meta: Meta | None = None
-    ) -> RunRow:
+    def append(self, row: RunRow, events: Sequence[Event], *, change: RunChange, meta: Meta | None = None) -> RunRow:
         """Append for an outside writer, who holds the row's lock and no lease, and tell the observers."""
         new = self.new_events(events, meta=meta)
         moved = self.store.append(row, new, change=change)
         self.announce(row, new)
         return moved
+
+    def announce_new(self, row: RunRow, events: Sequence[NewEvent]) -> None:
+        """The same for the first events of a run: ``row`` stands after them."""
+        self.announce(replace(row, last_sequence=row.last_sequence - len(events)), events)
 
     def announce(self, row: RunRow, events: Sequence[NewEvent]) -> None:
         """Tell observers and the signal of events appended after ``row``, once they are committed."""

@@ -70,6 +70,9 @@ class InMemoryEventStore:
     def in_caller_transaction(self) -> bool:
         return False
 
+    def threads_see_writes(self) -> bool:
+        return True
+
     def on_commit(self, act: Callable[[], None]) -> None:
         act()
 

@@ -53,6 +53,12 @@ class Transactions:
         blocks: list[Any] = self.connection.atomic_blocks
         return any(not isinstance(block, OwnAtomic) and not block._from_testcase for block in blocks)
 
+    def threads_see_writes(self) -> bool:
+        """Do other threads see what this one has written? Not in a transaction, nor in SQLite's memory."""
+        connection: Any = self.connection
+        in_memory = connection.vendor == "sqlite" and connection.is_in_memory_db()
+        return not connection.in_atomic_block and not in_memory
+
     def on_commit(self, act: Callable[[], None]) -> None:
         """Call ``act`` once the caller's transaction commits, where errors are logged; at once when there is none."""
         if self.in_caller_transaction():

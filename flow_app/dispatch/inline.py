@@ -1,0 +1,56 @@
+"""The dispatcher that needs no server: it handles the task in the caller's thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+
+from flow_app.core.tasks import FlowTask
+from flow_app.dispatch.handling import handle_task
+from flow_app.engine import FlowEngine
+from flow_app.errors import RuntimeBuildRouteNotFoundError
+
+logger = logging.getLogger("flow_app.dispatch")
+
+
+class InlineDispatcher:
+    """Drives inside the call that dispatches, and lets the drive's error through to it.
+
+    What is dispatched while a task is being handled (by a step that starts a run, or at the end of a slice) is handled
+    after it, in the same call; errors of those are logged, for they are nobody's answer.
+    """
+
+    def __init__(self, engine: FlowEngine) -> None:
+        self.engine = engine
+        self._local = threading.local()
+
+    def dispatch(self, task: FlowTask) -> None:
+        backlog: deque[FlowTask] | None = getattr(self._local, "backlog", None)
+        if backlog is not None:
+            backlog.append(task)
+            return
+        self._local.backlog = backlog = deque()
+        try:
+            handle_task(self.engine, task)
+        finally:
+            try:
+                self._work_off(backlog)
+            finally:
+                self._local.backlog = None
+
+    def _work_off(self, backlog: deque[FlowTask]) -> None:
+        while backlog:
+            task = backlog.popleft()
+            try:
+                handle_task(self.engine, task)
+            except Exception:
+                logger.exception("Run %s failed to be driven", task.explicit_run_id)
+
+    def has_route(self, build: str | None) -> bool:
+        return self.engine.supports_runtime_build(build)
+
+    def dispatch_for_build(self, build: str | None, task: FlowTask) -> None:
+        if not self.has_route(build):
+            raise RuntimeBuildRouteNotFoundError(build)
+        self.dispatch(task)

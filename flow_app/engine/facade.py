@@ -1,0 +1,243 @@
+"""The engine: every verb in one place, each a few lines over the module that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from flow_app.conf import Options
+from flow_app.core.context import Secrets
+from flow_app.core.events import EventEnvelope
+from flow_app.core.policy import ChildOperationReference, WorkflowProgress
+from flow_app.core.ports import EventStore, FlowTaskDispatcher, HookRow, Observer, Runtime
+from flow_app.core.snapshot import WorkflowRunSnapshot
+from flow_app.core.spec import RuntimeBuildCompatibility
+from flow_app.engine import cancellation, hooks, imports, inspection, progress, waits
+from flow_app.engine import drive as driving
+from flow_app.engine import start as starting
+from flow_app.engine.drive import Wakeup
+from flow_app.engine.inspection import ScheduledWakeup, Suspension
+from flow_app.engine.services import Services
+from flow_app.engine.start import Tags, Workflow
+
+
+def _meta(actor: str | None) -> Mapping[str, Any]:
+    return {} if actor is None else {"actor": actor}
+
+
+class FlowEngine:
+    """Starts, drives, resumes and ends runs.
+
+    Host verbs commit their event and dispatch; they may join the caller's transaction, and then dispatch on commit.
+    ``actor`` says who did it, and is kept beside the event.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        runtime: Runtime,
+        *,
+        dispatcher: FlowTaskDispatcher | None = None,
+        builds: RuntimeBuildCompatibility | None = None,
+        options: Options | None = None,
+        secrets: Secrets = (),
+        observers: Iterable[Observer] = (),
+    ) -> None:
+        self.services = Services(
+            store=store,
+            runtime=runtime,
+            options=Options() if options is None else options,
+            builds=builds,
+            secrets=secrets,
+            observers=tuple(observers),
+            dispatcher=dispatcher,
+        )
+
+    @property
+    def store(self) -> EventStore:
+        return self.services.store
+
+    # --- starting and driving -----------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        workflow: Workflow,
+        input: object = None,
+        *,
+        run_id: str | None = None,
+        version: str | None = None,
+        build: str | None = None,
+        subject: str = "",
+        labels: Mapping[str, str] | None = None,
+        actor: str | None = None,
+    ) -> str:
+        """Start a run in the caller's transaction and dispatch it on commit; returns its id.
+
+        With a ``run_id`` the call is idempotent: an existing run of the same workflow and input is the same run, and
+        is driven on. Version and build are compared only where they are passed.
+
+        Raises InvalidWorkflowError, InvalidRunIdError, PayloadError, RunConflictError, RuntimeBuildUnavailableError.
+        """
+        tags = Tags(subject, labels or {})
+        return starting.start(
+            self.services, workflow, input, run_id=run_id, version=version, build=build, tags=tags, meta=_meta(actor)
+        )
+
+    def start_with_id(self, run_id: str, workflow: Workflow, input: object = None, **stated: Any) -> str:
+        """:meth:`start` with a run id."""
+        return self.start(workflow, input, run_id=run_id, **stated)
+
+    def drive(self, run_id: str) -> WorkflowRunSnapshot:
+        """Drive a run as far as it goes, without completing timers. Refused inside a transaction.
+
+        Raises what stops the run; it is then marked as blocked, and tried again later.
+        """
+        driving.drive(self.services, run_id)
+        return self.snapshot(run_id)
+
+    def resume_scheduled_run(self, run_id: str, now: datetime | None = None) -> list[Wakeup]:
+        """What a worker does with a hint: complete what is due, and drive. Returns what this call brought in."""
+        return driving.drive(self.services, run_id, complete_due=True, now=now)
+
+    # --- waits --------------------------------------------------------------------------------------------------------
+
+    def resume_wait(self, run_id: str, wait_id: str, *, actor: str | None = None) -> bool:
+        """Complete a wait, even before its time. True when this call did; a completed wait or ended run is no error.
+
+        Raises InvalidTransitionError for an unknown wait (RunTerminalError when the run has ended).
+        """
+        return waits.resume(self.services, run_id, wait_id, meta=_meta(actor))
+
+    def resume_due_waits(self, now: datetime) -> list[tuple[str, str]]:
+        """Complete every wait due at ``now``; the (run, wait) pairs that this call completed."""
+        return waits.resume_due(self.services, now)
+
+    def resume_due_retries(self, now: datetime) -> list[tuple[str, str]]:
+        """Drive the runs that have a retry due at ``now``; the (run, step) pairs that were due."""
+        return waits.resume_due_retries(self.services, now)
+
+    # --- hooks --------------------------------------------------------------------------------------------------------
+
+    def resume_hook(self, run_id: str, hook_id: str, payload: object = None, *, actor: str | None = None) -> bool:
+        """Answer a hook. True when this call wrote the answer, False when the same answer stands already.
+
+        Raises HookConflictError when it stands otherwise, RunTerminalError, InvalidTransitionError for an unknown hook.
+        """
+        return hooks.resume(self.services, run_id, hook_id, payload, meta=_meta(actor))
+
+    def resume_hook_by_token(self, token: str, payload: object = None, *, actor: str | None = None) -> tuple[str, str]:
+        """Answer the active hook that has this token; returns (run id, hook id), for redelivery by id.
+
+        Raises HookTokenNotFoundError when no active hook has it.
+        """
+        return hooks.resume_by_token(self.services, token, payload, meta=_meta(actor))
+
+    def dispose_hook(self, run_id: str, hook_id: str, *, actor: str | None = None) -> bool:
+        """Withdraw a hook; the mirror image of :meth:`resume_hook`."""
+        return hooks.dispose(self.services, run_id, hook_id, meta=_meta(actor))
+
+    def dispose_hook_by_token(self, token: str, *, actor: str | None = None) -> tuple[str, str]:
+        """Withdraw the active hook that has this token; returns (run id, hook id)."""
+        return hooks.dispose_by_token(self.services, token, meta=_meta(actor))
+
+    # --- ending -------------------------------------------------------------------------------------------------------
+
+    def request_cancellation(
+        self, run_id: str, reason: str | None = None, *, actor: str | None = None
+    ) -> WorkflowRunSnapshot:
+        """Ask a run to stop; it may clean up first. Repeating the request drives on; a run that has ended is no error.
+
+        Raises RunConflictError when another request is recorded.
+        """
+        cancellation.request(self.services, run_id, reason=reason, meta=_meta(actor))
+        return self.snapshot(run_id)
+
+    def force_cancel(self, run_id: str, reason: str | None = None, *, actor: str | None = None) -> bool:
+        """End a run as cancelled at once, without clean-up. False when it has ended already."""
+        return cancellation.force_cancel(self.services, run_id, reason=reason, meta=_meta(actor))
+
+    cancel = force_cancel
+
+    def terminate_for_timeout(
+        self, run_id: str, deadline: datetime, reason: str | None = None, *, actor: str | None = None
+    ) -> bool:
+        """End a run as timed out at once. False when it has ended already."""
+        return cancellation.time_out(self.services, run_id, deadline=deadline, reason=reason, meta=_meta(actor))
+
+    def terminate_for_host_shutdown(self, run_id: str, reason: str | None = None, *, actor: str | None = None) -> bool:
+        """End a run because its host goes away for good; an ordinary process exit does not call this."""
+        return cancellation.shut_down(self.services, run_id, reason=reason, meta=_meta(actor))
+
+    # --- progress and children ----------------------------------------------------------------------------------------
+
+    def record_progress(self, run_id: str, item: WorkflowProgress, *, actor: str | None = None) -> bool:
+        """Record progress from outside. False when the same was recorded before.
+
+        Raises ProgressConflictError for the same id with other content, RunTerminalError.
+        """
+        return progress.record(self.services, run_id, item, meta=_meta(actor))
+
+    def link_child_operation(self, run_id: str, child: ChildOperationReference, *, actor: str | None = None) -> bool:
+        """Link a child task of another system. False when the same was linked before.
+
+        Raises ChildOperationConflictError, RunTerminalError, RunNotFoundError for a ``flow_run_id`` that is not there.
+        """
+        return progress.link_child(self.services, run_id, child, meta=_meta(actor))
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def snapshot(self, run_id: str) -> WorkflowRunSnapshot:
+        """The run, folded from its history."""
+        return inspection.snapshot(self.services, run_id)
+
+    def history(self, run_id: str, *, after: int = 0) -> list[EventEnvelope]:
+        return self.store.history(run_id, after=after)
+
+    def list_run_ids(self) -> list[str]:
+        return self.store.run_ids()
+
+    def list_snapshots(self) -> list[WorkflowRunSnapshot]:
+        """Every run, in order of id. Folds every history."""
+        return list(inspection.snapshots(self.services))
+
+    def run_summary(self) -> dict[str, int]:
+        """Counts by status, and of what is open in open runs."""
+        return self.store.summary()
+
+    def list_open_suspensions(self, now: datetime | None = None) -> list[Suspension]:
+        return inspection.open_suspensions(self.services, now or self.store.clock.now())
+
+    def list_due_waits(self, now: datetime | None = None) -> list[tuple[str, str]]:
+        return inspection.list_due_waits(self.services, now or self.store.clock.now())
+
+    def list_due_retries(self, now: datetime | None = None) -> list[tuple[str, str]]:
+        return inspection.list_due_retries(self.services, now or self.store.clock.now())
+
+    def list_due_wakeups(self, now: datetime | None = None) -> list[ScheduledWakeup]:
+        return inspection.due_wakeups(self.services, now or self.store.clock.now())
+
+    def next_wakeup(self) -> ScheduledWakeup | None:
+        return inspection.next_wakeup(self.services)
+
+    def list_active_hooks(self) -> list[HookRow]:
+        """Active hooks of open runs, sorted by run and hook; tokens as digests."""
+        return self.store.active_hooks()
+
+    def runtime_build_id(self, run_id: str) -> str | None:
+        return self.store.row(run_id).build
+
+    def supports_runtime_build(self, build: str | None) -> bool:
+        return self.services.supports(build)
+
+    def runtime_build_compatibility(self) -> RuntimeBuildCompatibility | None:
+        return self.services.builds
+
+    # --- taking over --------------------------------------------------------------------------------------------------
+
+    def import_run(self, history: Iterable[EventEnvelope]) -> str:
+        """Write a history that another engine recorded as a new run, to be driven on from here; returns its id.
+
+        Raises InvalidTransitionError for a history that cannot be, RunConflictError when the id is taken.
+        """
+        return imports.import_run(self.services, history)

@@ -1,0 +1,177 @@
+"""Starting a run, idempotently: the same id with the same statement is the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+from uuid import uuid4
+
+from flow_app.core import events as ev
+from flow_app.core.identifiers import check_id, check_run_id
+from flow_app.core.payload import Payload
+from flow_app.core.ports import NewRun, RunChange, RunRow, WakeReason
+from flow_app.core.snapshot import RunStatus
+from flow_app.core.spec import WorkflowSpec
+from flow_app.engine.services import Meta, Services
+from flow_app.errors import InvalidTransitionError, RunConflictError, RunNotFoundError, RuntimeBuildUnavailableError
+
+
+@runtime_checkable
+class Startable(Protocol):
+    """Something that carries a workflow's spec: a function decorated with ``@workflow``."""
+
+    @property
+    def spec(self) -> WorkflowSpec: ...
+
+
+Workflow = str | WorkflowSpec | Startable
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What the caller said of the run; what he left unsaid is filled in, and never contradicts a recorded run."""
+
+    run_id: str
+    spec: WorkflowSpec
+    input: Payload
+    whole_spec: bool
+    version: bool
+    build: bool
+
+    def contradiction(self, recorded: ev.RunCreated) -> str | None:
+        """How the recorded run differs from what was stated; the spec is compared first."""
+        there = recorded.spec
+        if self.whole_spec:
+            same = self.spec == there
+        else:
+            same = (
+                self.spec.name == there.name
+                and (not self.version or self.spec.version == there.version)
+                and (not self.build or self.spec.runtime_build_id == there.runtime_build_id)
+            )
+        if not same:
+            return f"its spec is {there.to_tree()}"
+        return "its input differs" if recorded.input != self.input else None
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """What a run is found by; not part of its decisions."""
+
+    subject: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def start(
+    services: Services,
+    workflow: Workflow,
+    input: object,
+    *,
+    run_id: str | None = None,
+    version: str | None = None,
+    build: str | None = None,
+    tags: Tags = Tags(),
+    meta: Meta | None = None,
+) -> str:
+    """Write the run in the caller's transaction and dispatch it; see :meth:`FlowEngine.start`."""
+    statement = _statement(services, workflow, input, run_id=run_id, version=version, build=build)
+    _check_tags(tags)
+    try:
+        services.admit(statement.run_id, statement.spec.runtime_build_id, or_routed=True)
+    except RuntimeBuildUnavailableError:
+        if not _exists(services, statement.run_id):
+            raise
+        return _start_again(services, statement)
+    if _create(services, statement, tags, meta) is None:
+        return _start_again(services, statement)
+    services.dispatch_drive(statement.run_id, statement.spec.runtime_build_id)
+    return statement.run_id
+
+
+def _statement(
+    services: Services,
+    workflow: Workflow,
+    input: object,
+    *,
+    run_id: str | None,
+    version: str | None,
+    build: str | None,
+) -> Statement:
+    whole_spec = isinstance(workflow, WorkflowSpec)
+    if isinstance(workflow, str):
+        check_name = WorkflowSpec(workflow)
+        check_name.check()
+        spec = services.runtime.workflow_spec(workflow)
+    else:
+        spec = workflow if isinstance(workflow, WorkflowSpec) else workflow.spec
+        spec.check()
+        services.runtime.workflow_spec(spec.name)
+    pinned = build or spec.runtime_build_id
+    if pinned is None and not whole_spec and services.builds is not None:
+        pinned = services.builds.current
+    spec = WorkflowSpec(spec.name, version or spec.version, spec.runtime, pinned)
+    spec.check()
+    return Statement(
+        run_id=check_run_id(uuid4().hex if run_id is None else run_id),
+        spec=spec,
+        input=Payload.of(input, what="run input", limits=services.options.limits),
+        whole_spec=whole_spec,
+        version=version is not None,
+        build=build is not None,
+    )
+
+
+def _check_tags(tags: Tags) -> None:
+    if tags.subject:
+        check_id(tags.subject, what="subject")
+    for name, value in tags.labels.items():
+        check_id(name, what="label name")
+        if not isinstance(value, str) or len(value) > 200:
+            raise InvalidTransitionError(f"label {name!r} must be a string of at most 200 characters")
+
+
+def _create(services: Services, statement: Statement, tags: Tags, meta: Meta | None) -> RunRow | None:
+    now = services.store.clock.now()
+    spec = statement.spec
+    new_run = NewRun(
+        run_id=statement.run_id,
+        workflow=spec.name,
+        version=spec.version,
+        build=spec.runtime_build_id,
+        change=RunChange(
+            status=RunStatus.RUNNING,
+            wake_at=now + services.options.dispatch_grace,
+            wake_reason=WakeReason.DISPATCHED,
+        ),
+        subject=tags.subject,
+        labels=tags.labels,
+    )
+    events = services.new_events((ev.RunCreated(spec, statement.input), ev.RunStarted()), meta=meta)
+    row = services.store.create(new_run, events)
+    if row is not None:
+        services.announce_new(row, events)
+    return row
+
+
+def _exists(services: Services, run_id: str) -> bool:
+    try:
+        services.store.row(run_id)
+    except RunNotFoundError:
+        return False
+    return True
+
+
+def _start_again(services: Services, statement: Statement) -> str:
+    """The run is there: it is this one, or a conflict. One that is open is driven on."""
+    run_id = statement.run_id
+    with services.store.transaction():
+        row = services.store.lock(run_id)
+        created: Any = services.store.events_of_type(row, ev.RunCreated.type)[0].event
+        contradiction = statement.contradiction(created)
+        if contradiction is not None:
+            raise RunConflictError(run_id, contradiction)
+    if not row.status.is_terminal:
+        services.admit(run_id, row.build, or_routed=True)
+        services.dispatch_drive(run_id, row.build)
+    return run_id

@@ -1,0 +1,58 @@
+"""Timers and delayed retries, completed from outside the drive."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from flow_app.core import events as ev
+from flow_app.core.ports import Recorded, RunRow
+from flow_app.core.projection import evolve
+from flow_app.core.snapshot import WaitStatus
+from flow_app.core.state import RunState
+from flow_app.engine import rows
+from flow_app.engine.drive import drive
+from flow_app.engine.inspection import list_due_retries, list_due_waits, load_state
+from flow_app.engine.services import Meta, Services
+from flow_app.errors import InvalidTransitionError, RunTerminalError
+
+
+def resume(services: Services, run_id: str, wait_id: str, *, meta: Meta | None = None) -> bool:
+    """Complete a wait, due or not; True when this call did. See :meth:`FlowEngine.resume_wait`."""
+    store = services.store
+    with store.transaction():
+        row = store.lock(run_id)
+        state = load_state(services, row)
+        wait = state.waits.get(wait_id)
+        if wait is None:
+            if row.status.is_terminal:
+                raise RunTerminalError(run_id, "timers")
+            raise InvalidTransitionError(f"wait {wait_id!r} was never created", run_id=run_id)
+        if row.status.is_terminal:
+            return False
+        services.admit(run_id, row.build, or_routed=True)
+        completes = wait.status is WaitStatus.WAITING
+        if completes:
+            _complete(services, row, state, wait_id, meta)
+    services.dispatch_drive(run_id, row.build)
+    return completes
+
+
+def _complete(services: Services, row: RunRow, state: RunState, wait_id: str, meta: Meta | None) -> None:
+    now = services.store.clock.now()
+    event = ev.WaitCompleted(wait_id)
+    evolve(state, Recorded(state.last_sequence + 1, event, now))
+    change = rows.of_state(row, state, now=now) | rows.runnable(row, now=now)
+    services.append(row, (event,), change=change, meta=meta)
+
+
+def resume_due(services: Services, now: datetime) -> list[tuple[str, str]]:
+    """Complete every wait due at ``now``; returns the pairs that this call completed, sorted."""
+    return [pair for pair in list_due_waits(services, now) if resume(services, *pair)]
+
+
+def resume_due_retries(services: Services, now: datetime) -> list[tuple[str, str]]:
+    """Drive, once each, the runs that have a retry due at ``now``; returns the pairs that were due, sorted."""
+    due = list_due_retries(services, now)
+    for run_id in dict.fromkeys(run_id for run_id, _ in due):
+        drive(services, run_id, now=now)
+    return due
