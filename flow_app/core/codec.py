@@ -25,7 +25,7 @@ from flow_app.core.policy import (
 )
 from flow_app.core.spec import WorkflowSpec
 from flow_app.core.tokens import as_digest
-from flow_app.errors import FlowError, PayloadError
+from flow_app.errors import FlowError, InvalidTransitionError, PayloadError
 
 Tree = dict[str, Any]
 
@@ -154,7 +154,7 @@ def event_from_wire(wire: Mapping[str, Any]) -> Event:
         if kind is HookCreated:
             body["token"] = as_digest(body["token"])
         return from_body(kind.type, body)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, InvalidTransitionError) as error:
         raise PayloadError(f"is no {event_type}: {error!r}", what="event") from None
 
 

@@ -95,13 +95,14 @@ class CreateHook(Command):
 
 def command_from_wire(wire: Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> Command:
     """Read a command of another runtime. Raises PayloadError when it does not have the command's shape."""
-    read = _READERS.get(wire.get("type", ""))
+    kind = wire.get("type")
+    read = _READERS.get(kind) if isinstance(kind, str) else None
     if read is None:
-        raise PayloadError(f"names the unknown command type {wire.get('type')!r}", what="command")
+        raise PayloadError(f"names the unknown command type {kind!r}", what="command")
     try:
         return read(wire, limits)
-    except (KeyError, TypeError, ValueError, InvalidTransitionError) as error:
-        raise PayloadError(f"is no {wire['type']}: {error}", what="command") from None
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidTransitionError) as error:
+        raise PayloadError(f"is no {kind}: {error}", what="command") from None
 
 
 def _step(wire: Mapping[str, Any], limits: Limits) -> ScheduleStep:

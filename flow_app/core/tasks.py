@@ -27,7 +27,9 @@ class FlowTask:
         wire: dict[str, Any] = {"type": self.type}
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
-            wire[item.name] = instants.to_text(value) if isinstance(value, datetime) else value
+            if isinstance(value, datetime):
+                value = instants.to_text(instants.utc(value, what=item.name))
+            wire[item.name] = value
         return wire
 
 
@@ -102,9 +104,10 @@ _TASKS: Mapping[str, type[FlowTask]] = {
 
 def task_from_wire(wire: Mapping[str, Any]) -> FlowTask:
     """Read a task. Raises PayloadError when it does not have a task's shape."""
-    kind = _TASKS.get(wire.get("type", ""))
+    name = wire.get("type")
+    kind = _TASKS.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise PayloadError(f"names the unknown task type {wire.get('type')!r}", what="task")
+        raise PayloadError(f"names the unknown task type {name!r}", what="task")
     fields = {name: value for name, value in wire.items() if name != "type"}
     try:
         if fields.get("now") is not None:

@@ -202,8 +202,8 @@ class FlowEngine:
         return list(inspection.snapshots(self.services))
 
     def run_summary(self) -> dict[str, int]:
-        """Counts by status, and of what is open in open runs."""
-        return self.store.summary()
+        """Counts by status, in all, ended and open; and of what is open in open runs."""
+        return inspection.summary(self.services)
 
     def list_open_suspensions(self, now: datetime | None = None) -> list[Suspension]:
         return inspection.open_suspensions(self.services, now or self.store.clock.now())

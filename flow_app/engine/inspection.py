@@ -8,7 +8,7 @@ from datetime import datetime
 
 from flow_app.core.ports import RunRow
 from flow_app.core.projection import evolve
-from flow_app.core.snapshot import WorkflowRunSnapshot
+from flow_app.core.snapshot import RunStatus, WorkflowRunSnapshot
 from flow_app.core.state import RunState
 from flow_app.engine.services import Services
 
@@ -52,6 +52,14 @@ def snapshot(services: Services, run_id: str) -> WorkflowRunSnapshot:
 def snapshots(services: Services) -> Iterator[WorkflowRunSnapshot]:
     for row in services.store.rows():
         yield load_state(services, row).snapshot()
+
+
+def summary(services: Services) -> dict[str, int]:
+    """The store's counts, and their sums over ended and open runs."""
+    counts = services.store.summary()
+    terminal = sum(counts[status] for status in RunStatus if status.is_terminal)
+    total = sum(counts[status] for status in RunStatus)
+    return {"total": total, **counts, "terminal": terminal, "non_terminal": total - terminal}
 
 
 def open_suspensions(services: Services, now: datetime) -> list[Suspension]:
