@@ -23,7 +23,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "flow_app",
-    # "project.invoices",
+    "project.invoices",
 ]
 
 MIDDLEWARE = [
@@ -64,10 +64,12 @@ USE_TZ = True
 STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / "static"
 
+# Mail stays in this process, in django.core.mail.outbox: the demo's approver reads it there.
+MAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
 if django.VERSION >= (6, 1):
-    MAILERS = {"default": {"BACKEND": "django.core.mail.backends.console.EmailBackend"}}
+    MAILERS = {"default": {"BACKEND": MAIL_BACKEND}}
 else:
-    EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+    EMAIL_BACKEND = MAIL_BACKEND
 DEFAULT_FROM_EMAIL = "invoices@example.com"
 
 # Every key has a default; these are they, for the two that a project changes first.

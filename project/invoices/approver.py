@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from django.core import mail
 
 from flow_app import get_engine
+from flow_app.core.ports import HookRow
 from project.invoices import mails
 from project.invoices.script import Answer, answer_to
 
@@ -19,7 +19,7 @@ def answer_all(run_ids: Collection[str]) -> int:
     return sum(answer(hook, tokens) for hook in hooks)
 
 
-def answer(hook: Any, tokens: dict[str, str]) -> bool:
+def answer(hook: HookRow, tokens: dict[str, str]) -> bool:
     """Answer one approval: by the token, where its mail was read, else by the hook's id, as an admin page does."""
     engine = get_engine()
     number = hook.metadata.value["subject"].removeprefix("invoice:")

@@ -34,5 +34,5 @@ def ask_approval(facts: dict[str, Any], *, token: str, until: datetime) -> None:
 
 def approval_tokens(messages: Iterable[EmailMessage]) -> dict[str, str]:
     """The tokens in approval mails by invoice number, as the page behind the link would get them."""
-    found = ((_NUMBER.search(message.subject), _LINK.search(str(message.body))) for message in messages)
+    found = ((_NUMBER.search(str(message.subject)), _LINK.search(str(message.body))) for message in messages)
     return {number[1]: link[1] for number, link in found if number and link}

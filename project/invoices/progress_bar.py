@@ -19,7 +19,7 @@ class ProgressBar:
         """Without a stream nothing is shown."""
         self._label, self._total, self._stream = label, max(total, 1), stream
         self._redraws = stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
-        self._done, self._shown = 0, -1
+        self._done = self._shown = 0
 
     def advance(self) -> None:
         self.show(self._done + 1)

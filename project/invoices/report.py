@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
 
 from flow_app import get_engine
+from flow_app.core.snapshot import RunStatus, WorkflowRunSnapshot
 from project.invoices.models import LedgerEntry, Reservation
 from project.invoices.outcomes import Outcome
 from project.invoices.rows import Row
@@ -28,12 +28,12 @@ class Report:
     repeats: int = 0
     problems: list[str] = field(default_factory=list)
 
-    def add_run(self, number: str, snapshot: Any, expected: Outcome) -> None:
+    def add_run(self, number: str, snapshot: WorkflowRunSnapshot, expected: Outcome) -> None:
         outcome = outcome_of(snapshot)
         self.outcomes[snapshot.status, outcome] += 1
         self.attempts += sum(step.attempt for step in snapshot.steps.values())
         self.retries += sum(max(step.attempt - 1, 0) for step in snapshot.steps.values())
-        self.mails += sum(1 for name, step in snapshot.steps.items() if name in MAIL_STEPS and step.is_settled)
+        self.mails += sum(step.status == "completed" for name, step in snapshot.steps.items() if name in MAIL_STEPS)
         if (snapshot.status, outcome) != (expected.status, expected):
             self.problems.append(f"{number} ended as {snapshot.status}, {outcome}; expected {expected}")
 
@@ -61,11 +61,12 @@ class Report:
         return "\n".join([*lines, "-" * 46, *(f"{name:<39} {value:>6}" for name, value in totals.items())])
 
 
-def outcome_of(snapshot: Any) -> str:
+def outcome_of(snapshot: WorkflowRunSnapshot) -> str:
     """How a run ended, in the words of Outcome; its status while it has not."""
-    if snapshot.status == "completed":
+    if snapshot.status is RunStatus.COMPLETED:
         return str(snapshot.output["outcome"])
-    return {"failed": Outcome.UNPAYABLE, "cancelled": Outcome.WITHDRAWN}.get(snapshot.status, snapshot.status)
+    other = {RunStatus.FAILED: Outcome.UNPAYABLE, RunStatus.CANCELLED: Outcome.WITHDRAWN}
+    return str(other.get(snapshot.status, snapshot.status))
 
 
 def make_report(rows: Collection[Row], expected: Mapping[str, Outcome]) -> Report:
@@ -91,8 +92,8 @@ def ledger_problems(entries: Collection[LedgerEntry], due: Mapping[str, Money]) 
         yield "the sums in the ledger are not those of the paid invoices"
 
 
-def _sums(amounts: Any) -> dict[str, Decimal]:
-    sums: Counter[str] = Counter()
+def _sums(amounts: Iterable[Money]) -> dict[str, Decimal]:
+    sums: defaultdict[str, Decimal] = defaultdict(Decimal)
     for currency, amount in amounts:
         sums[currency] += amount
-    return dict(sums)
+    return sums

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -23,12 +24,12 @@ def validate(row: rows.Row) -> dict[str, Any]:
 
 
 @step("invoice.load_vendor")
-def load_vendor(code: str) -> dict[str, Any] | None:
+def load_vendor(code: str) -> Mapping[str, object] | None:
     return Vendor.objects.filter(code=code).values("code", "name", "email").first()
 
 
 @step("invoice.load_order")
-def load_order(number: str) -> dict[str, Any] | None:
+def load_order(number: str) -> Mapping[str, object] | None:
     return PurchaseOrder.objects.filter(number=number).values("number", "vendor__code", "currency").first()
 
 
