@@ -15,7 +15,7 @@ from uuid import UUID
 
 from flow_app.core import instants
 from flow_app.core.events import EVENT_TYPES, Event, EventEnvelope, HookCreated
-from flow_app.core.payload import Limits, Payload
+from flow_app.core.payload import IMPORT_LIMITS, Payload
 from flow_app.core.policy import (
     CancellationRequest,
     ChildOperationReference,
@@ -28,9 +28,6 @@ from flow_app.core.tokens import as_digest
 from flow_app.errors import FlowError, InvalidTransitionError, PayloadError
 
 Tree = dict[str, Any]
-
-#: Imported payloads were accepted by another engine: only nesting is limited, which reading them back needs.
-_IMPORT_LIMITS = Limits(max_bytes=2**40, max_depth=256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +157,10 @@ def event_from_wire(wire: Mapping[str, Any]) -> Event:
 
 def _import_payload(name: str, value: Any) -> Payload:
     if name == "progress":
-        return WorkflowProgress(**value).to_payload(limits=_IMPORT_LIMITS)
+        return WorkflowProgress(**value).to_payload(limits=IMPORT_LIMITS)
     if name == "child":
-        return ChildOperationReference(**value).to_payload(limits=_IMPORT_LIMITS)
-    return Payload.of(value, what=f"imported {name}", limits=_IMPORT_LIMITS)
+        return ChildOperationReference(**value).to_payload(limits=IMPORT_LIMITS)
+    return Payload.of(value, what=f"imported {name}", limits=IMPORT_LIMITS)
 
 
 def envelope_to_wire(envelope: EventEnvelope) -> Tree:

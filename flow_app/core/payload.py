@@ -43,6 +43,9 @@ class Limits:
 
 DEFAULT_LIMITS = Limits()
 
+#: Imported payloads were accepted by another engine: only nesting is limited, which reading them back needs.
+IMPORT_LIMITS = Limits(max_bytes=2**40, max_depth=256)
+
 
 def dumps(tree: Any) -> str:
     """Canonical text of a JSON tree: sorted keys, no spaces, ASCII only."""

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from flow_app.core import events as ev
 from flow_app.core.instants import to_text
+from flow_app.core.payload import IMPORT_LIMITS, Payload
 from flow_app.core.policy import ChildOperationReference, WorkflowProgress
 from flow_app.core.ports import Recorded
 from flow_app.core.snapshot import (
@@ -151,17 +152,27 @@ def _close_everything(state: RunState, *, late_outcomes: bool) -> None:
 
 
 def _run_progress_recorded(state: RunState, event: ev.RunProgressRecorded, recorded: Recorded) -> None:
-    WorkflowProgress.from_payload(event.progress)  # read back whole, or refused
+    _check_readable(state, event.type, WorkflowProgress, event.progress)
     if event.progress_id in state.progress:
         _refuse(state, f"progress {event.progress_id!r} is recorded twice")
     state.put(state.progress, event.progress_id, event.progress)
 
 
 def _child_operation_linked(state: RunState, event: ev.ChildOperationLinked, recorded: Recorded) -> None:
-    ChildOperationReference.from_payload(event.child)
+    _check_readable(state, event.type, ChildOperationReference, event.child)
     if event.reference_id in state.child_operations:
         _refuse(state, f"child operation {event.reference_id!r} is linked twice")
     state.put(state.child_operations, event.reference_id, event.child)
+
+
+def _check_readable(
+    state: RunState, event_type: str, kind: type[WorkflowProgress | ChildOperationReference], payload: Payload
+) -> None:
+    """Refuse what does not read back whole and valid."""
+    try:
+        kind.from_payload(payload).to_payload(limits=IMPORT_LIMITS)
+    except (TypeError, FlowError) as error:
+        _refuse(state, f"{event_type} is not valid: {error}")
 
 
 # --- steps ----------------------------------------------------------------------------------------------------------
