@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.core.checks import run_checks
 from django.test import override_settings
 
@@ -72,10 +73,12 @@ def test_a_check_names_the_bad_setting_and_says_what_to_write(given: Any, check_
         ({"transaction_mode": "IMMEDIATE", "timeout": 30}, False),
     ],
 )
-def test_sqlite_without_immediate_transactions_and_patience_is_warned_about(options: Any, warned: bool) -> None:
+def test_sqlite_without_immediate_transactions_and_patience_is_warned_about(
+    options: Any, warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:", "OPTIONS": options}
-    messages = _messages(DATABASES={"default": database})
-    assert ([check_id for check_id, _ in messages] == ["flow_app.W001"]) is warned
+    monkeypatch.setitem(settings.DATABASES, "default", database)
+    assert ([check_id for check_id, _ in _messages(FLOW_APP={})] == ["flow_app.W001"]) is warned
 
 
 def test_the_engine_follows_the_settings() -> None:
