@@ -19,7 +19,7 @@ from project.invoices.importing import import_vendors_and_orders, start_runs
 from project.invoices.progress_bar import ProgressBar
 from project.invoices.report import make_report
 
-PATIENCE = 30  # seconds without any run ending, after which something must be wrong
+PATIENCE = 60  # seconds without any run ending (longer than a lease, which a killed process leaves behind)
 LONGEST_NAP = 0.1
 
 
