@@ -47,13 +47,13 @@ class Command(BaseCommand):
 
 def finish(run_ids: set[str], bar: ProgressBar) -> None:
     """Be the world around the runs until all have ended: the scheduler's tick, and the people who approve."""
-    open_runs, changed = ended_removed(run_ids), time.monotonic()
+    open_runs, changed = still_open(run_ids), time.monotonic()
     bar.show(len(run_ids) - len(open_runs))
     scheduler = FlowScheduler(get_engine())
     while open_runs:
         scheduler.tick()
         approver.answer_all(open_runs)
-        left = ended_removed(open_runs)
+        left = still_open(open_runs)
         if left != open_runs:
             open_runs, changed = left, time.monotonic()
             bar.show(len(run_ids) - len(open_runs))
@@ -64,7 +64,7 @@ def finish(run_ids: set[str], bar: ProgressBar) -> None:
             time.sleep(LONGEST_NAP if delay is None else min(delay.total_seconds(), LONGEST_NAP))
 
 
-def ended_removed(run_ids: set[str]) -> set[str]:
+def still_open(run_ids: set[str]) -> set[str]:
     engine = get_engine()
     return {run_id for run_id in run_ids if not engine.snapshot(run_id).status.is_terminal}
 
