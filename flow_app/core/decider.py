@@ -38,6 +38,11 @@ class Decision:
     def parks(self) -> bool:
         return not self.events and not self.run
 
+    @property
+    def ends(self) -> bool:
+        """Is this the run's last decision?"""
+        return bool(self.events) and self.events[-1].terminal
+
 
 PARK = Decision()
 
@@ -123,8 +128,10 @@ def _link_child_operation(state: RunState, command: cmd.LinkChildOperation, now:
 
 
 def _schedule_step(state: RunState, command: cmd.ScheduleStep, now: datetime, limits: Limits) -> Decision:
-    known = _check_step(state, command, limits)
-    if known is not None and known.is_settled:
+    known = _recorded_step(state, command)
+    if known is None:
+        _check_new_step(command, now, limits)
+    elif known.is_settled:
         _refuse(state, f"step {command.step_id!r} is already {known.status}; the workflow makes no forward progress")
     return _start_steps(state, (command,), now)
 
@@ -138,19 +145,19 @@ def _schedule_steps(state: RunState, command: cmd.ScheduleSteps, now: datetime, 
         if step.step_id in seen:
             _refuse(state, f"schedule_steps names step {step.step_id!r} twice")
         seen.add(step.step_id)
-    known = [_check_step(state, step, limits) for step in command.steps]
+    known = [_recorded_step(state, step) for step in command.steps]
     if all(step is not None and step.is_settled for step in known):
         _refuse(state, f"every step of the batch {sorted(seen)} has settled; the workflow makes no forward progress")
+    for step, recorded in zip(command.steps, known, strict=True):
+        if recorded is None:
+            _check_new_step(step, now, limits)
     return _start_steps(state, command.steps, now)
 
 
-def _check_step(state: RunState, command: cmd.ScheduleStep, limits: Limits) -> StepSnapshot | None:
-    """Compare with what history records of this id; None when the id is new and its arguments are good."""
+def _recorded_step(state: RunState, command: cmd.ScheduleStep) -> StepSnapshot | None:
+    """What history records of this id, compared with the command; None when the id is new."""
     step = state.steps.get(check_id(command.step_id, what="step id"))
     if step is None:
-        check_id(command.step_name, what="step name")
-        command.input.check_size(what="step input", limits=limits)
-        (command.retry or command.default_retry).check_representable()
         return None
     if step.step_name != command.step_name:
         _drift(state, f"the name of step {step.step_id!r}", step.step_name, command.step_name)
@@ -161,24 +168,33 @@ def _check_step(state: RunState, command: cmd.ScheduleStep, limits: Limits) -> S
     return step
 
 
+def _check_new_step(command: cmd.ScheduleStep, now: datetime, limits: Limits) -> None:
+    check_id(command.step_name, what="step name")
+    command.input.check_size(what="step input", limits=limits)
+    retry = command.retry or command.default_retry
+    if retry.delay_ms:
+        instants.after(now, retry.delay_ms, what="retry delay")
+
+
 def _start_steps(state: RunState, steps: Sequence[cmd.ScheduleStep], now: datetime) -> Decision:
     """Create what is new, start what is pending and due, redeliver what runs; leave the rest."""
     created: list[ev.Event] = []
     started: list[ev.Event] = []
     run: list[str] = []
     for command in steps:
-        step = state.steps.get(command.step_id)
+        step_id = str.__str__(command.step_id)  # the text itself, should an enum carry it
+        step = state.steps.get(step_id)
         if step is None:
             retry = command.retry or command.default_retry
-            created.append(ev.StepCreated(command.step_id, command.step_name, command.input, retry))
-            started.append(ev.StepStarted(command.step_id, 1))
+            created.append(ev.StepCreated(step_id, str.__str__(command.step_name), command.input, retry))
+            started.append(ev.StepStarted(step_id, 1))
         elif step.status is StepStatus.PENDING:
             if step.retry_after is not None and step.retry_after > now:
                 continue
-            started.append(ev.StepStarted(step.step_id, step.attempt + 1))
+            started.append(ev.StepStarted(step_id, step.attempt + 1))
         elif step.status is not StepStatus.RUNNING:
             continue
-        run.append(command.step_id)
+        run.append(step_id)
     return Decision((*created, *started), tuple(run))
 
 
@@ -187,17 +203,18 @@ def _start_steps(state: RunState, steps: Sequence[cmd.ScheduleStep], now: dateti
 
 def _wait_until(state: RunState, command: cmd.WaitUntil, now: datetime, limits: Limits) -> Decision:
     resume_at = instants.utc(command.resume_at, what=f"resume_at of wait {command.wait_id!r}")
-    wait = state.waits.get(check_id(command.wait_id, what="wait id"))
+    wait_id = check_id(command.wait_id, what="wait id")
+    wait = state.waits.get(wait_id)
     if wait is None:
-        return Decision((ev.WaitCreated(command.wait_id, resume_at),))
+        return Decision((ev.WaitCreated(wait_id, resume_at),))
     if wait.resume_at != resume_at:
         recorded, replayed = instants.to_text(wait.resume_at), instants.to_text(resume_at)
-        _drift(state, f"the time of wait {command.wait_id!r}", recorded, replayed)
+        _drift(state, f"the time of wait {wait_id!r}", recorded, replayed)
     if wait.status is WaitStatus.WAITING:
         return PARK
     if wait.status is WaitStatus.CANCELLED:
-        _refuse(state, f"wait {command.wait_id!r} was cancelled; clean-up must use a new id")
-    _refuse(state, f"wait {command.wait_id!r} is already completed; the workflow makes no forward progress")
+        _refuse(state, f"wait {wait_id!r} was cancelled; clean-up must use a new id")
+    _refuse(state, f"wait {wait_id!r} is already completed; the workflow makes no forward progress")
 
 
 def _create_hook(state: RunState, command: cmd.CreateHook, now: datetime, limits: Limits) -> Decision:
@@ -205,23 +222,24 @@ def _create_hook(state: RunState, command: cmd.CreateHook, now: datetime, limits
     expires_at = command.expires_at
     if expires_at is not None:
         expires_at = instants.utc(expires_at, what=f"expires_at of hook {command.hook_id!r}")
-    hook = state.hooks.get(check_id(command.hook_id, what="hook id"))
+    hook_id = check_id(command.hook_id, what="hook id")
+    hook = state.hooks.get(hook_id)
     if hook is None:
         command.metadata.check_size(what="hook metadata", limits=limits)
-        return Decision((ev.HookCreated(command.hook_id, digest, command.metadata, expires_at),), guarded=True)
+        return Decision((ev.HookCreated(hook_id, digest, command.metadata, expires_at),), guarded=True)
     if hook.token_digest != digest:
-        raise NonDeterministicError(state.run_id, f"the token of hook {command.hook_id!r} changed (values not shown)")
+        raise NonDeterministicError(state.run_id, f"the token of hook {hook_id!r} changed (values not shown)")
     if hook.metadata_payload != command.metadata:
-        _drift(state, f"the metadata of hook {command.hook_id!r}", hook.metadata_payload.tree, command.metadata.tree)
+        _drift(state, f"the metadata of hook {hook_id!r}", hook.metadata_payload.tree, command.metadata.tree)
     if hook.expires_at != expires_at:
         recorded = hook.expires_at and instants.to_text(hook.expires_at)
         replayed = expires_at and instants.to_text(expires_at)
-        _drift(state, f"the deadline of hook {command.hook_id!r}", recorded, replayed)
+        _drift(state, f"the deadline of hook {hook_id!r}", recorded, replayed)
     if hook.status is HookStatus.ACTIVE:
         return PARK
     if hook.status is HookStatus.CANCELLED:
-        _refuse(state, f"hook {command.hook_id!r} was cancelled; clean-up must use a new id")
-    _refuse(state, f"hook {command.hook_id!r} is already {hook.status}; the workflow makes no forward progress")
+        _refuse(state, f"hook {hook_id!r} was cancelled; clean-up must use a new id")
+    _refuse(state, f"hook {hook_id!r} is already {hook.status}; the workflow makes no forward progress")
 
 
 _DECIDE: Mapping[type[cmd.Command], Callable[[RunState, Any, datetime, Limits], Decision]] = {
@@ -252,19 +270,26 @@ def repair_exhaustion(state: RunState) -> ev.RunRetryExhausted | None:
 def failure(state: RunState, step_id: str, *, error: str, failed_at: datetime) -> tuple[ev.Event, ...]:
     """The events for a failed attempt of a step: retry, hand back to the workflow, or end the run.
 
-    A delay counts from ``failed_at``. An attempt that was running when cancellation was requested is not retried.
+    A delay counts from ``failed_at``; it fitted the calendar when the step was declared, and now ends with it. An attempt that was running when cancellation was requested is not retried.
     """
     step = state.steps[step_id]
     late = step.status is StepStatus.CANCELLED
     if not late and step.attempt < step.retry.attempts:
         retry_after = None
         if step.retry.delay_ms:
-            retry_after = instants.after(failed_at, step.retry.delay_ms, what="retry delay")
+            retry_after = _retry_at(failed_at, step.retry.delay_ms)
         return (ev.StepRetrying(step_id, step.attempt, error, retry_after),)
     failed = ev.StepFailed(step_id, step.attempt, error)
     if late or not step.retry.fails_run:
         return (failed,)
     return failed, ev.RunRetryExhausted(step_id, step.attempt, error)
+
+
+def _retry_at(failed_at: datetime, delay_ms: int) -> datetime:
+    try:
+        return instants.after(failed_at, delay_ms, what="retry delay")
+    except InvalidTransitionError:  # it fitted when the step was declared: the failure must be recorded all the same
+        return instants.LAST
 
 
 def due_events(state: RunState, now: datetime) -> tuple[ev.Event, ...]:

@@ -62,10 +62,24 @@ def drive(services: Services, run_id: str, *, complete_due: bool = False, now: d
             "Call start or resume there instead, which drive on commit",
             run_id=run_id,
         )
+    if services.builds is not None:
+        _leave_to_its_build(services, run_id)
     row = services.store.claim(run_id, lease=services.options.lease)
     if row is None:
         return []
     return Drive(services, row, now=now).run(complete_due=complete_due)
+
+
+def _leave_to_its_build(services: Services, run_id: str) -> None:
+    """Where builds are told apart, a run of another one is not even claimed: its own driver may still be at it."""
+    row = services.store.row(run_id)
+    try:
+        if not row.status.is_terminal:
+            services.admit(run_id, row.build)
+    except RuntimeBuildUnavailableError:
+        if row.lease_expires_at is None:
+            services.store.park(row, change=RunChange(wake_reason=WakeReason.NO_WORKER))
+        raise
 
 
 class Drive:
@@ -166,13 +180,13 @@ class Drive:
         if exhausted:
             journal.record(exhausted)
             return True
-        if self._slice_is_over():
-            return not self._yield()
         decision = self._decide()
         if decision is None:
             return True
         if decision.parks:
             return not journal.flush(rows.parked(state))
+        if self._slice_is_over() and not decision.ends:
+            return not self._yield()  # the decision is made again by who drives on
         return self._carry_out(decision)
 
     def _decide(self) -> decider.Decision | None:
