@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from flow_app.core.ports import DueRun, FlowTaskDispatcher
+from flow_app.core.ports import DueRun, FlowTaskDispatcher, RunChange, WakeReason
 from flow_app.core.tasks import DriveRun
 from flow_app.engine import FlowEngine
 from flow_app.errors import ConfigurationError, RuntimeBuildRouteNotFoundError
@@ -54,14 +54,15 @@ class FlowScheduler:
         """Dispatch what is due, at most ``limit`` runs.
 
         Raises RuntimeBuildRouteNotFoundError when a run's build has no route and such runs are not skipped; then
-        nothing of its batch is dispatched.
+        nothing is dispatched.
         """
         dispatched: list[DueRun] = []
         left: list[DueRun] = []
         failed: list[DueRun] = []
         taken = 0
+        size = _BATCH if self.skips else limit  # all or nothing takes all at once
         while taken < limit:
-            due = self._take(min(_BATCH, limit - taken))
+            due = self._take(min(size, limit - taken))
             taken += len(due)
             for run in due:
                 if not self.dispatcher.has_route(run.build):
@@ -70,19 +71,21 @@ class FlowScheduler:
                     dispatched.append(run)
                 else:
                     failed.append(run)
-            if len(due) < _BATCH:
+            if len(due) < size:
                 break
         return TickReport(tuple(dispatched), tuple(left), tuple(failed))
 
     def _take(self, limit: int) -> Sequence[DueRun]:
-        """Take a batch of due runs. A missing route undoes the taking, so that nothing is dispatched in part."""
+        """Take due runs. A missing route undoes the taking, or is what the run says it waits for."""
         store = self.engine.store
         with store.transaction():
             due = store.take_due(limit=limit, grace=self.engine.services.options.dispatch_grace)
-            if not self.skips:
-                for build in {run.build for run in due}:
-                    if not self.dispatcher.has_route(build):
-                        raise RuntimeBuildRouteNotFoundError(build)
+            for run in due:
+                if self.dispatcher.has_route(run.build):
+                    continue
+                if not self.skips:
+                    raise RuntimeBuildRouteNotFoundError(run.build)
+                store.park(store.row(run.run_id), change=RunChange(wake_reason=WakeReason.NO_WORKER))
         return due
 
     def _send(self, run: DueRun) -> bool:

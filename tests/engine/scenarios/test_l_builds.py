@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from flow_app import workflow
+from flow_app import ChildOperationReference, WorkflowProgress, workflow
 from flow_app.conf import Options
 from flow_app.core.snapshot import RunStatus
 from flow_app.core.tasks import DriveRun, ResumeDueWaits, ResumeHookByToken, ResumeWait
@@ -20,7 +20,7 @@ from flow_app.errors import (
     RuntimeBuildRouteNotFoundError,
     RuntimeBuildUnavailableError,
 )
-from tests.engine.logbook import Queue, inline, of_build, story
+from tests.engine.logbook import Queue, inline, of_build, spec_wire, story, wire_history
 
 HOUR = timedelta(hours=1)
 
@@ -111,31 +111,18 @@ def test_the_wrong_build_writes_nothing(store, clock, verb):
     def both(ctx):
         return ctx.wait_until("w", at) if ctx.hook_created("h") else ctx.create_hook("h", "tok")
 
-    builds = of_build(store, "b1")
-    builds.import_run(_open_wait_and_hook(builds, at))
+    opened = "C S hc:h wc:w"
+    spec, hook, wait = spec_wire("both", "b1"), {"token": "tok", "metadata": None}, {"resume_at": at.isoformat()}
+    of_build(store, "b1").import_run(wire_history(opened, C={"spec": spec}, hc=hook, wc=wait))
     wrong = of_build(store, "b2")
     with pytest.raises(RuntimeBuildUnavailableError):
         VERBS[verb](wrong)
-    assert story(wrong) == "C S hc:h wc:w"
-    assert builds.store.row("r1").blocked_code == ""
-
-
-def _open_wait_and_hook(engine, at):
-    from flow_app.core.codec import to_data  # noqa: F401, PLC0415
-    from tests.engine.logbook import spec_wire, wire_history  # noqa: PLC0415
-
-    return wire_history(
-        "C S hc:h wc:w",
-        C={"spec": spec_wire("both", "b1")},
-        hc={"token": "tok", "metadata": None},
-        wc={"resume_at": at.isoformat()},
-    )
+    assert story(wrong) == opened
+    assert store.row("r1").blocked_code == ""
 
 
 def test_the_wrong_build_may_end_record_and_read(store, waiting):
     """9.1: what needs no workflow code needs no build."""
-    from flow_app import ChildOperationReference, WorkflowProgress
-
     waiting()
     wrong = of_build(store, "b2")
     assert wrong.record_progress("r1", WorkflowProgress("p", 1))
