@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from flow_app import errors
     from flow_app.authoring.steps import step
     from flow_app.authoring.workflows import workflow
+    from flow_app.core.commands import Command
+    from flow_app.core.context import StepContext, WorkflowContext
     from flow_app.core.policy import (
         ChildOperationReference,
         HookCallbackRoute,
@@ -23,10 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChildOperationReference",
+    "Command",
     "HookCallbackRoute",
     "HookMetadata",
     "RetryPolicy",
     "RuntimeBuildCompatibility",
+    "StepContext",
+    "WorkflowContext",
     "WorkflowProgress",
     "WorkflowSpec",
     "__version__",
@@ -39,10 +44,13 @@ __all__ = [
 # Loaded when first asked for, so that importing flow_app needs no configured Django.
 _HOMES = {
     "ChildOperationReference": "flow_app.core.policy",
+    "Command": "flow_app.core.commands",
     "HookCallbackRoute": "flow_app.core.policy",
     "HookMetadata": "flow_app.core.policy",
     "RetryPolicy": "flow_app.core.policy",
     "RuntimeBuildCompatibility": "flow_app.core.spec",
+    "StepContext": "flow_app.core.context",
+    "WorkflowContext": "flow_app.core.context",
     "WorkflowProgress": "flow_app.core.policy",
     "WorkflowSpec": "flow_app.core.spec",
     "step": "flow_app.authoring.steps",

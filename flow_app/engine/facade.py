@@ -10,7 +10,7 @@ from flow_app.conf import Options
 from flow_app.core.context import Secrets
 from flow_app.core.events import EventEnvelope
 from flow_app.core.policy import ChildOperationReference, WorkflowProgress
-from flow_app.core.ports import EventStore, FlowTaskDispatcher, HookRow, Observer, Runtime
+from flow_app.core.ports import EventStore, FlowTaskDispatcher, HookRow, Observer, RunRow, Runtime
 from flow_app.core.snapshot import WorkflowRunSnapshot
 from flow_app.core.spec import RuntimeBuildCompatibility
 from flow_app.engine import cancellation, hooks, imports, inspection, progress, waits
@@ -190,6 +190,10 @@ class FlowEngine:
     def snapshot(self, run_id: str) -> WorkflowRunSnapshot:
         """The run, folded from its history."""
         return inspection.snapshot(self.services, run_id)
+
+    def row(self, run_id: str) -> RunRow:
+        """Why the run waits: ``wake_reason`` and ``wake_at``, what blocks it, its lease. Reads no history."""
+        return self.store.row(run_id)
 
     def history(self, run_id: str, *, after: int = 0) -> list[EventEnvelope]:
         return self.store.history(run_id, after=after)

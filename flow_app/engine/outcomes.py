@@ -76,6 +76,9 @@ def run_body(services: Services, ctx: StepContext) -> Outcome:
         value = services.runtime.run_step(ctx)
         output = Payload.of(value, what=f"output of step {ctx.step_id!r}", limits=services.options.limits)
     except Exception as error:
-        ctx.logger.warning("Step %s failed in attempt %s: %s", ctx.step_id, ctx.attempt, type(error).__name__)
+        # The message of the error may hold data: it is in the history, not in the log.
+        ctx.logger.warning(
+            "Run %s: attempt %s of step %s failed: %s", ctx.run_id, ctx.attempt, ctx.step_id, type(error).__name__
+        )
         return Outcome(ctx.step_id, ctx.attempt, None, error_text(error), services.store.clock.now())
     return Outcome(ctx.step_id, ctx.attempt, output, "", services.store.clock.now())
