@@ -270,26 +270,20 @@ def repair_exhaustion(state: RunState) -> ev.RunRetryExhausted | None:
 def failure(state: RunState, step_id: str, *, error: str, failed_at: datetime) -> tuple[ev.Event, ...]:
     """The events for a failed attempt of a step: retry, hand back to the workflow, or end the run.
 
-    A delay counts from ``failed_at``; it fitted the calendar when the step was declared, and now ends with it. An attempt that was running when cancellation was requested is not retried.
+    A delay counts from ``failed_at``; it fitted the calendar when the step was declared, and now ends with it. An
+    attempt that was running when cancellation was requested is not retried.
     """
     step = state.steps[step_id]
     late = step.status is StepStatus.CANCELLED
     if not late and step.attempt < step.retry.attempts:
         retry_after = None
         if step.retry.delay_ms:
-            retry_after = _retry_at(failed_at, step.retry.delay_ms)
+            retry_after = instants.after_or_last(failed_at, step.retry.delay_ms)
         return (ev.StepRetrying(step_id, step.attempt, error, retry_after),)
     failed = ev.StepFailed(step_id, step.attempt, error)
     if late or not step.retry.fails_run:
         return (failed,)
     return failed, ev.RunRetryExhausted(step_id, step.attempt, error)
-
-
-def _retry_at(failed_at: datetime, delay_ms: int) -> datetime:
-    try:
-        return instants.after(failed_at, delay_ms, what="retry delay")
-    except InvalidTransitionError:  # it fitted when the step was declared: the failure must be recorded all the same
-        return instants.LAST
 
 
 def due_events(state: RunState, now: datetime) -> tuple[ev.Event, ...]:

@@ -12,6 +12,9 @@ _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([
 #: Longest delay a timer or retry may have: past it no instant of the calendar can be reached.
 MAX_DELAY_MS = 9999 * 366 * 86_400_000
 
+#: The end of the calendar.
+LAST = datetime.max.replace(tzinfo=UTC)
+
 
 def utc(value: object, *, what: str) -> datetime:
     """The instant in UTC. Raises InvalidTransitionError for anything but an aware datetime of the years 1 to 9999."""
@@ -34,6 +37,14 @@ def after(start: datetime, delay_ms: int, *, what: str) -> datetime:
         return start + timedelta(milliseconds=delay_ms)
     except OverflowError:
         raise InvalidTransitionError(f"{what} of {delay_ms} ms ends after the year 9999") from None
+
+
+def after_or_last(start: datetime, delay_ms: int) -> datetime:
+    """``start`` plus ``delay_ms`` milliseconds, or the calendar's last instant where that would be past it."""
+    try:
+        return after(start, delay_ms, what="delay")
+    except InvalidTransitionError:
+        return LAST
 
 
 def to_text(instant: datetime) -> str:
