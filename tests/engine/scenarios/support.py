@@ -11,7 +11,7 @@ from flow_app.authoring import registry
 from flow_app.authoring.runtime import RegistryRuntime
 from flow_app.core import events as ev
 from flow_app.core.events import EventEnvelope
-from flow_app.core.payload import Payload
+from flow_app.core.payload import NULL
 from flow_app.core.ports import EventStore
 from flow_app.dispatch import InlineDispatcher
 from flow_app.engine import FlowEngine
@@ -67,9 +67,9 @@ def redefine(name: str, function: Callable[..., Any]) -> None:
     registry.workflows.get(name).function = function
 
 
-def imported(engine: FlowEngine, run_id: str, *events: ev.Event, workflow: str = "w", input: object = None) -> str:
+def imported(engine: FlowEngine, run_id: str, *events: ev.Event, workflow: str = "w") -> str:
     """A run whose history, after run_created, is exactly ``events``."""
-    created = ev.RunCreated(WorkflowSpec(workflow), Payload.of(input))
+    created = ev.RunCreated(WorkflowSpec(workflow), NULL)
     new = engine.services.new_events((created, *events))
     return engine.import_run(
         EventEnvelope(run_id, at, item.event_id, item.recorded_at, item.event) for at, item in enumerate(new, start=1)

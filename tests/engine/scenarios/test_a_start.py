@@ -294,9 +294,9 @@ class TestInsideTransactions:
         assert names(engine, "r") == "C S sc ss sk sc ss sk RC"
 
     def test_a_start_rolled_back_leaves_nothing(self, engine, two_steps):
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
+        with transaction.atomic():
             engine.start(two_steps, 3, run_id="r")
-            1 / 0  # noqa: B018
+            transaction.set_rollback(True)
         assert engine.list_run_ids() == []
         assert two_steps.calls == []
         engine.start(two_steps, 4, run_id="r")
@@ -336,9 +336,9 @@ class TestInsideTransactions:
             return ctx.complete(ctx.hook_payload("h")) if ctx.hook_received("h") else ctx.create_hook("h")
 
         engine.start(w, run_id="r")
-        with pytest.raises(ZeroDivisionError), transaction.atomic():
+        with transaction.atomic():
             engine.resume_hook("r", "h", "yes")
-            1 / 0  # noqa: B018
+            transaction.set_rollback(True)
         assert names(engine, "r") == "C S hc"
         assert len(engine.list_active_hooks()) == 1
         with transaction.atomic():
