@@ -79,7 +79,7 @@ class Journal:
                 self._append(change)
             elif change is not None:
                 return self._park(change)
-        except EventConflictError:
+        except (EventConflictError, LeaseLostError):  # a run that was ended has no lease: the rebase tells that apart
             self._rebase()
             return False
         return True
