@@ -245,7 +245,7 @@ class Drive:
 
     def _run_steps(self, step_ids: list[str], redelivered: Sequence[str]) -> None:
         """Run attempts, and at once those that may be tried again at once, round by round."""
-        if redelivered and self._lost >= self.services.options.max_deliveries:
+        if redelivered and self._lost >= self._most_losses(redelivered):
             lost, self._lost = redelivered[0], 0
             step = self.journal.state.steps[lost]
             self.journal.settle(Outcome(lost, step.attempt, None, decider.WORKER_LOST, self.now))
@@ -254,6 +254,11 @@ class Drive:
         while step_ids:
             self._run_round(step_ids, serial=serial)
             step_ids = self._tried_again(step_ids)
+
+    def _most_losses(self, redelivered: Sequence[str]) -> int:
+        """Of several, the first is to blame only once they were delivered one at a time."""
+        most = self.services.options.max_deliveries
+        return most if len(redelivered) == 1 else max(most, _SERIAL_AFTER + 1)
 
     def _run_round(self, step_ids: Sequence[str], *, serial: bool) -> None:
         journal, services = self.journal, self.services
