@@ -47,7 +47,7 @@ class RunState:
         self.steps: dict[str, StepSnapshot] = {}
         self.waits: dict[str, WaitSnapshot] = {}
         self.hooks: dict[str, HookSnapshot] = {}
-        self.open_steps: dict[str, None] = {}  # pending or running, in order of creation
+        self.open_steps: dict[str, None] = {}  # pending or running
         self.delayed_steps: dict[str, None] = {}  # pending with a retry time
         self.open_waits: dict[str, None] = {}
         self.active_hooks: dict[str, None] = {}
