@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.db.backends.utils import CursorWrapper
 from django.db.utils import IntegrityError
 
 from flow_app.core.payload import Json, Payload, clean_text
@@ -23,6 +24,7 @@ from flow_app.errors import (
 from flow_app.models import Hook, Run, RunLabel, Tombstone
 from flow_app.models.keys import text_key
 from flow_app.store import statements
+from flow_app.store.dialects import dialect_of
 from flow_app.store.projections import Projector, leaves_rows, new_tokens
 from flow_app.store.records import EVENT_COLUMNS, values_of
 from flow_app.store.rows import columns_of, moved
@@ -88,7 +90,7 @@ class Appending(Transactions):
             if cursor.rowcount < 1:
                 return None
             key: int = cursor.fetchone()[0] if self.dialect.has_writing_cte else cursor.lastrowid
-        self._insert_events(key, events, after=0)
+            self._insert_events(cursor, key, events, after=0)
         if run.labels:
             RunLabel.objects.using(self.using).bulk_create(_label_rows(key, run))
         self._project(key, run.run_id, events, after=0, active_hooks=0)
@@ -102,25 +104,32 @@ class Appending(Transactions):
 
     def append(self, row: RunRow, events: Sequence[NewEvent], *, change: RunChange, epoch: int | None = None) -> RunRow:
         """Append after ``row.last_sequence``: one compare-and-swap on the run's row decides, and nothing is read."""
-        columns, values = columns_of(change, self.dialect)
-        last = row.last_sequence + len(events)
-        params = [last, *values, row.key, row.last_sequence, *(() if epoch is None else (epoch,))]
+        connection = self.connection
+        dialect = dialect_of(connection)
+        columns, values = columns_of(change, dialect)
+        after, fenced = row.last_sequence, epoch is not None
+        last = after + len(events)
+        params = [last, *values, row.key, after, *((epoch,) if fenced else ())]
         plain = not leaves_rows(events, active_hooks=row.active_hooks) and len(events) <= _CHUNK
 
+        def write_in_one() -> bool:
+            sql = statements.append_in_one(columns, len(events), fenced=fenced)
+            with connection.cursor() as cursor:
+                cursor.execute(sql, [*params, *self._event_values(events, after=after)])
+                return bool(cursor.rowcount)
+
         def write() -> bool:
-            if plain and self.dialect.has_writing_cte:
-                sql = statements.append_in_one(columns, len(events), fenced=epoch is not None)
-                return self.execute(sql, [*params, *self._event_values(events, after=row.last_sequence)]) > 0
-            with self.atomic(savepoint=not plain):
-                if not self.execute(statements.move(columns, fenced=epoch is not None), params):
+            with self.atomic(savepoint=not plain), connection.cursor() as cursor:
+                cursor.execute(statements.move(columns, fenced=fenced), params)
+                if not cursor.rowcount:
                     return False
-                self._insert_events(row.key, events, after=row.last_sequence)
+                self._insert_events(cursor, row.key, events, after=after)
                 if not plain:
-                    after, active = row.last_sequence, row.active_hooks
-                    self._project(row.key, row.run_id, events, after=after, active_hooks=active)
+                    self._project(row.key, row.run_id, events, after=after, active_hooks=row.active_hooks)
                 return True
 
-        if not self._with_token_owner(write, events):
+        act = write_in_one if plain and dialect.has_writing_cte else write
+        if not self._with_token_owner(act, events):
             self._explain_refusal(row, events, epoch=epoch)
         return moved(row, change, last)
 
@@ -141,16 +150,17 @@ class Appending(Transactions):
     # --- shared -------------------------------------------------------------------------------------------------------
 
     def _event_values(self, events: Sequence[NewEvent], *, after: int) -> list[Any]:
-        native = self.connection.features.has_native_uuid_field
-        return values_of(events, after=after, dialect=self.dialect, native_uuid=native)
+        connection = self.connection
+        native = connection.features.has_native_uuid_field
+        return values_of(events, after=after, dialect=dialect_of(connection), native_uuid=native)
 
-    def _insert_events(self, key: int, events: Sequence[NewEvent], *, after: int) -> None:
+    def _insert_events(self, cursor: CursorWrapper, key: int, events: Sequence[NewEvent], *, after: int) -> None:
         width = len(EVENT_COLUMNS)
         for start in range(0, len(events), _CHUNK):
             chunk = events[start : start + _CHUNK]
             values = self._event_values(chunk, after=after + start)
             params = [value for at in range(0, len(values), width) for value in (key, *values[at : at + width])]
-            self.execute(statements.insert_events(len(chunk)), params)
+            cursor.execute(statements.insert_events(len(chunk)), params)
 
     def _project(self, key: int, run_id: str, events: Sequence[NewEvent], *, after: int, active_hooks: int) -> None:
         projector = Projector(key, run_id, using=self.using, check_target=self._check_target)

@@ -23,8 +23,11 @@ EVENT_COLUMNS = ("sequence", "event_id", "type", "payload", "digest", "meta", "r
 def values_of(events: Sequence[NewEvent], *, after: int, dialect: Dialect, native_uuid: bool) -> list[Any]:
     """The values of all rows, one after the other."""
     values: list[Any] = []
+    instants: dict[datetime, Any] = {}  # events of one append mostly have one time
     for sequence, new in enumerate(events, after + 1):
         payload = dumps(to_body(new.event))
+        if new.recorded_at not in instants:
+            instants[new.recorded_at] = dialect.instant(new.recorded_at)
         values += (
             sequence,
             dialect.uuid(new.event_id, native=native_uuid),
@@ -32,7 +35,7 @@ def values_of(events: Sequence[NewEvent], *, after: int, dialect: Dialect, nativ
             payload,
             text_digest(payload),
             meta_text(new.meta),
-            dialect.instant(new.recorded_at),
+            instants[new.recorded_at],
         )
     return values
 

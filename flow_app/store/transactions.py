@@ -92,7 +92,8 @@ class Transactions:
 
         Inside a transaction of the caller there is nothing to repeat: errors go to whom it belongs.
         """
-        if self.connection.in_atomic_block:
+        connection = self.connection
+        if connection.in_atomic_block:
             return act()
         pause = _FIRST_PAUSE
         for attempt in range(_ATTEMPTS):
@@ -103,7 +104,7 @@ class Transactions:
             except Error as error:
                 transient = isinstance(error, DatabaseError) and self.dialect.is_transient(error)
                 if not transient or attempt == _ATTEMPTS - 1:
-                    self.connection.close_if_unusable_or_obsolete()
+                    connection.close_if_unusable_or_obsolete()
                     raise StoreError(f"The database refused: {error}") from error
                 time.sleep(pause)
                 pause *= 2
