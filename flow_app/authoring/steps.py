@@ -49,9 +49,10 @@ def step(name: str, *, retry: RetryPolicy = DEFAULT_RETRY) -> Callable[[Body], S
 
     Raises ConfigurationError for a bad or taken name, and for a signature that cannot be called like this.
     """
+    _check_name(name)
+    _check_retry(name, retry)
 
     def register(function: Body) -> StepDefinition:
-        _check_name(name)
         takes_context, takes_input = _signature(name, function)
         definition = StepDefinition(name, function, retry, takes_context, takes_input)
         registry.steps.add(name, definition, origin=registry.origin_of(function))
@@ -67,6 +68,15 @@ def _check_name(name: object) -> None:
         check_id(name, what="step name")
     except InvalidTransitionError as error:
         raise ConfigurationError(str(error)) from None
+
+
+def _check_retry(name: str, retry: object) -> None:
+    if not isinstance(retry, RetryPolicy):
+        raise ConfigurationError(f"Step {name!r}: retry must be a RetryPolicy, not {retry!r}.")
+    try:
+        retry.check_representable()
+    except InvalidTransitionError as error:
+        raise ConfigurationError(f"Step {name!r}: {error}") from None
 
 
 def _signature(name: str, function: Body) -> tuple[bool, bool]:

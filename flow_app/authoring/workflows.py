@@ -42,10 +42,10 @@ def workflow(name: str, *, version: str = "1") -> Callable[[Decide], WorkflowDef
 
     Raises ConfigurationError for a bad or taken name, and for a function that cannot be called like this.
     """
+    if callable(name):
+        raise ConfigurationError("Write @workflow('name') with a name: it is stored in every run's history.")
 
     def register(function: Decide) -> WorkflowDefinition:
-        if callable(name):
-            raise ConfigurationError("Write @workflow('name') with a name: it is stored in every run's history.")
         spec = WorkflowSpec(name, version)
         try:
             spec.check()

@@ -17,7 +17,7 @@ from flow_app.core.tokens import digest
 
 RUN = "run-1"
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
-SPEC = WorkflowSpec("invoice", "1")
+SPEC = WorkflowSpec("unit-invoice", "1")
 
 ONCE = RetryPolicy.none()
 TWICE = RetryPolicy.fixed(2)
