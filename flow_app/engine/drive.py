@@ -10,7 +10,7 @@ from functools import partial
 
 from django.db.utils import DatabaseError, InterfaceError
 
-from flow_app.core import decider
+from flow_app.core import decider, instants
 from flow_app.core import events as ev
 from flow_app.core.context import WorkflowContext
 from flow_app.core.payload import clean_text
@@ -88,7 +88,7 @@ class Drive:
     def __init__(self, services: Services, row: RunRow, *, now: datetime | None) -> None:
         self.services = services
         self.journal = Journal(services, row)
-        self._at = now
+        self._at = None if now is None else instants.utc(now, what="now")
         self._started = services.store.clock.monotonic()
         self._steps = 0
         self._slow_workflow = False
@@ -252,16 +252,17 @@ class Drive:
             return  # the others are still running: the workflow names them again
         serial = self._lost >= _SERIAL_AFTER
         while step_ids:
-            self._run_round(step_ids, serial=serial)
-            step_ids = self._tried_again(step_ids)
+            step_ids = self._tried_again(self._run_round(step_ids, serial=serial))
 
     def _most_losses(self, redelivered: Sequence[str]) -> int:
         """Of several, the first is to blame only once they were delivered one at a time."""
         most = self.services.options.max_deliveries
         return most if len(redelivered) == 1 else max(most, _SERIAL_AFTER + 1)
 
-    def _run_round(self, step_ids: Sequence[str], *, serial: bool) -> None:
+    def _run_round(self, step_ids: Sequence[str], *, serial: bool) -> list[str]:
+        """Run one attempt of each; returns the steps in the order they settled, up to one that ended the run."""
         journal, services = self.journal, self.services
+        settled: list[str] = []
         jobs = [
             partial(run_body, services, step_context(services, journal.state, step_id, is_cancelled=self._is_over))
             for step_id in step_ids
@@ -271,10 +272,12 @@ class Drive:
             left -= 1
             self._steps += 1
             journal.settle(outcome)
+            settled.append(outcome.step_id)
             if journal.state.is_terminal:
-                return
+                break
             if left:
                 journal.flush()  # durable before its siblings settle; the last one travels with the next decision
+        return settled
 
     def _tried_again(self, step_ids: Sequence[str]) -> list[str]:
         """Start the next attempt of steps that failed and may be tried again without delay."""

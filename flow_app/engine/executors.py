@@ -52,8 +52,8 @@ class ThreadExecutor:
             outcome = settled.get()
             if isinstance(outcome, BaseException):
                 raise RuntimeFailureError(f"A step's task died without a result: {outcome!r}.") from outcome
-            start()
             yield outcome
+            start()  # not before the consumer has seen it: it may have ended the run
 
 
 def _run(job: Job, settled: queue.SimpleQueue[Outcome | BaseException]) -> None:
