@@ -17,6 +17,7 @@ from flow_app.core.payload import Payload, dumps
 from flow_app.core.ports import Clock, DueRun, HookRow, NewEvent, NewRun, Recorded, RunChange, RunRow, WakeReason
 from flow_app.core.snapshot import HookStatus, RunStatus
 from flow_app.errors import EventConflictError, HookTokenConflictError, LeaseLostError, RunNotFoundError
+from flow_app.store.after_commit import AfterCommit
 from flow_app.store.clock import SystemClock
 from flow_app.store.leasing import grace_after
 from flow_app.store.memory_rows import Rows
@@ -52,12 +53,13 @@ class InMemoryEventStore:
         self._runs: dict[str, _Run] = {}
         self._keys = count(1)
         self._lock = RLock()
+        self._after_commit = AfterCommit()
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        with self._lock:
+        with self._after_commit.block(), self._lock:
             before = dict(self._runs)
             try:
                 yield
@@ -74,7 +76,7 @@ class InMemoryEventStore:
         return True
 
     def on_commit(self, act: Callable[[], None]) -> None:
-        act()
+        self._after_commit.call(act)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from django.db.utils import DatabaseError, Error, IntegrityError
 
 from flow_app.core.ports import Clock
 from flow_app.errors import StoreError
+from flow_app.store.after_commit import AfterCommit
 from flow_app.store.clock import clock_for
 from flow_app.store.dialects import Dialect, dialect_of
 
@@ -31,6 +32,7 @@ class Transactions:
 
     def __init__(self, using: str = "default", *, clock: Clock | None = None) -> None:
         self.using = using
+        self._after_commit = AfterCommit()
         self.clock: Clock = clock_for(using) if clock is None else clock
 
     @property
@@ -45,7 +47,7 @@ class Transactions:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """A transaction that joins the caller's, if there is one: then what fails in here is undone alone."""
-        with self.atomic():
+        with self._after_commit.block(), self.atomic():
             yield
 
     def in_caller_transaction(self) -> bool:
@@ -60,11 +62,14 @@ class Transactions:
         return not connection.in_atomic_block and not in_memory
 
     def on_commit(self, act: Callable[[], None]) -> None:
-        """Call ``act`` once the caller's transaction commits, where errors are logged; at once when there is none."""
+        """Call ``act`` once the transaction commits, the caller's or the store's own; at once when there is none.
+
+        What ``act`` raises is logged when the transaction is the caller's.
+        """
         if self.in_caller_transaction():
             transaction.on_commit(act, using=self.using, robust=True)
         else:
-            act()
+            self._after_commit.call(act)
 
     # --- for the store itself -----------------------------------------------------------------------------------------
 

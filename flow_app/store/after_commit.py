@@ -1,0 +1,40 @@
+"""What is to happen once a transaction of the store's own has committed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class AfterCommit(threading.local):
+    """Acts of this thread, kept until its outermost block has ended well, and forgotten when it has not."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._acts: list[Callable[[], None]] = []
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """Put it around the transaction: the acts see everything committed."""
+        outermost = self._depth == 0
+        self._depth += 1
+        try:
+            yield
+        except BaseException:
+            if outermost:
+                self._acts = []
+            raise
+        finally:
+            self._depth -= 1
+        if outermost:
+            acts, self._acts = self._acts, []
+            for act in acts:
+                act()
+
+    def call(self, act: Callable[[], None]) -> None:
+        """At once when no block is open."""
+        if self._depth:
+            self._acts.append(act)
+        else:
+            act()
