@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from flow_app.core import commands as cmd
 from flow_app.core import tokens
 from flow_app.core.events import EventEnvelope
+from flow_app.core.identifiers import check_id
 from flow_app.core.payload import DEFAULT_LIMITS, Limits, Payload
 from flow_app.core.policy import (
     CancellationRequest,
@@ -212,7 +213,7 @@ class WorkflowContext:
 
 def hook_token(state: RunState, hook_id: str, *, secrets: Secrets) -> str:
     """The derived token of a hook: under the newest secret, or under the one an existing hook was made with."""
-    hook = state.hooks.get(hook_id)
+    hook = state.hooks.get(check_id(hook_id, what="hook id"))
     if hook is None:
         if not secrets:
             raise HookTokenKeyMissingError(state.run_id, hook_id)

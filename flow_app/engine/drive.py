@@ -64,6 +64,8 @@ def drive(services: Services, run_id: str, *, complete_due: bool = False, now: d
         )
     if services.builds is not None:
         _leave_to_its_build(services, run_id)
+    if now is not None:
+        now = instants.utc(now, what="now")
     row = services.store.claim(run_id, lease=services.options.lease)
     if row is None:
         return []

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from flow_app.conf import Options
+from flow_app.core import instants
 from flow_app.core.context import Secrets
 from flow_app.core.events import EventEnvelope
 from flow_app.core.policy import ChildOperationReference, WorkflowProgress
@@ -111,11 +112,11 @@ class FlowEngine:
 
     def resume_due_waits(self, now: datetime) -> list[tuple[str, str]]:
         """Complete every wait due at ``now``; the (run, wait) pairs that this call completed."""
-        return waits.resume_due(self.services, now)
+        return waits.resume_due(self.services, self._at(now))
 
     def resume_due_retries(self, now: datetime) -> list[tuple[str, str]]:
         """Drive the runs that have a retry due at ``now``; the (run, step) pairs that were due."""
-        return waits.resume_due_retries(self.services, now)
+        return waits.resume_due_retries(self.services, self._at(now))
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 
@@ -209,17 +210,20 @@ class FlowEngine:
         """Counts by status, in all, ended and open; and of what is open in open runs."""
         return inspection.summary(self.services)
 
+    def _at(self, now: datetime | None) -> datetime:
+        return self.store.clock.now() if now is None else instants.utc(now, what="now")
+
     def list_open_suspensions(self, now: datetime | None = None) -> list[Suspension]:
-        return inspection.open_suspensions(self.services, now or self.store.clock.now())
+        return inspection.open_suspensions(self.services, self._at(now))
 
     def list_due_waits(self, now: datetime | None = None) -> list[tuple[str, str]]:
-        return inspection.list_due_waits(self.services, now or self.store.clock.now())
+        return inspection.list_due_waits(self.services, self._at(now))
 
     def list_due_retries(self, now: datetime | None = None) -> list[tuple[str, str]]:
-        return inspection.list_due_retries(self.services, now or self.store.clock.now())
+        return inspection.list_due_retries(self.services, self._at(now))
 
     def list_due_wakeups(self, now: datetime | None = None) -> list[ScheduledWakeup]:
-        return inspection.due_wakeups(self.services, now or self.store.clock.now())
+        return inspection.due_wakeups(self.services, self._at(now))
 
     def next_wakeup(self) -> ScheduledWakeup | None:
         return inspection.next_wakeup(self.services)

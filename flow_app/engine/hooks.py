@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from flow_app.core import events as ev
 from flow_app.core import tokens
+from flow_app.core.identifiers import check_id
 from flow_app.core.payload import Payload
 from flow_app.core.ports import HookRow, RunChange, RunRow
 from flow_app.core.snapshot import HookStatus, RunStatus
@@ -81,6 +82,7 @@ def _resolve(
     meta: Meta | None,
 ) -> bool:
     """Write how a hook was resolved, unless it is resolved already. Then dispatch the run."""
+    check_id(hook_id, what="hook id")
     store = services.store
     with store.transaction():
         row = store.lock(run_id)

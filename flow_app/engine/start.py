@@ -14,7 +14,13 @@ from flow_app.core.ports import NewRun, RunChange, RunRow, WakeReason
 from flow_app.core.snapshot import RunStatus
 from flow_app.core.spec import WorkflowSpec
 from flow_app.engine.services import Meta, Services
-from flow_app.errors import InvalidTransitionError, RunConflictError, RunNotFoundError, RuntimeBuildUnavailableError
+from flow_app.errors import (
+    InvalidTransitionError,
+    InvalidWorkflowError,
+    RunConflictError,
+    RunNotFoundError,
+    RuntimeBuildUnavailableError,
+)
 
 
 @runtime_checkable
@@ -104,13 +110,13 @@ def _statement(
         check_name.check()
         spec = services.runtime.workflow_spec(workflow)
     else:
-        spec = workflow if isinstance(workflow, WorkflowSpec) else workflow.spec
+        spec = _stated_spec(workflow)
         spec.check()
         services.runtime.workflow_spec(spec.name)
-    pinned = build or spec.runtime_build_id
+    pinned = spec.runtime_build_id if build is None else build
     if pinned is None and not whole_spec and services.builds is not None:
         pinned = services.builds.current
-    spec = WorkflowSpec(spec.name, version or spec.version, spec.runtime, pinned)
+    spec = WorkflowSpec(spec.name, spec.version if version is None else version, spec.runtime, pinned)
     spec.check()
     return Statement(
         run_id=check_run_id(uuid4().hex if run_id is None else run_id),
@@ -122,9 +128,20 @@ def _statement(
     )
 
 
+def _stated_spec(workflow: WorkflowSpec | Startable) -> WorkflowSpec:
+    spec: object = workflow if isinstance(workflow, WorkflowSpec) else getattr(workflow, "spec", None)
+    if not isinstance(spec, WorkflowSpec):
+        raise InvalidWorkflowError(
+            f"{workflow!r} is no workflow. Pass its name, its WorkflowSpec, or the function decorated with @workflow."
+        )
+    return spec
+
+
 def _check_tags(tags: Tags) -> None:
     if tags.subject:
         check_id(tags.subject, what="subject")
+    if not isinstance(tags.labels, Mapping):
+        raise InvalidTransitionError(f"labels must be a mapping of texts, not {type(tags.labels).__name__}")
     for name, value in tags.labels.items():
         check_id(name, what="label name")
         if not isinstance(value, str) or len(value) > 200:

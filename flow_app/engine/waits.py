@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from flow_app.core import events as ev
+from flow_app.core.identifiers import check_id
 from flow_app.core.ports import Recorded, RunRow
 from flow_app.core.projection import evolve
 from flow_app.core.snapshot import WaitStatus
@@ -18,6 +19,7 @@ from flow_app.errors import InvalidTransitionError, RunTerminalError
 
 def resume(services: Services, run_id: str, wait_id: str, *, meta: Meta | None = None) -> bool:
     """Complete a wait, due or not; True when this call did. See :meth:`FlowEngine.resume_wait`."""
+    check_id(wait_id, what="wait id")
     store = services.store
     with store.transaction():
         row = store.lock(run_id)

@@ -1,0 +1,402 @@
+"""What cannot be stored or compared is refused with a typed error, before anything of it is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from flow_app import (
+    ChildOperationReference,
+    RetryPolicy,
+    RuntimeBuildCompatibility,
+    WorkflowProgress,
+    WorkflowSpec,
+    step,
+    workflow,
+)
+from flow_app.core.ports import EventStore
+from flow_app.engine import FlowEngine
+from flow_app.errors import (
+    ConfigurationError,
+    FlowError,
+    InvalidRunIdError,
+    InvalidRuntimeBuildIdError,
+    InvalidTransitionError,
+    InvalidWorkflowError,
+    PayloadError,
+    RunConflictError,
+    StepNotRegisteredError,
+    WorkflowNotRegisteredError,
+)
+
+LONG_AGO = datetime(2000, 1, 1)
+FAR = datetime(9999, 12, 31, 23, 59, tzinfo=timezone(-timedelta(hours=5)))
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int = 1
+
+
+def cycle() -> list[Any]:
+    items: list[Any] = []
+    items.append({"again": items})
+    return items
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+BAD: dict[str, Callable[[], Any]] = {
+    "nan": lambda: math.nan,
+    "infinity": lambda: {"a": [math.inf]},
+    "negative infinity": lambda: -math.inf,
+    "set": lambda: {"a": {1}},
+    "frozenset": lambda: frozenset(),
+    "integer key": lambda: {"a": {1: 2}},
+    "none key": lambda: {None: 2},
+    "bytes key": lambda: {b"a": 2},
+    "cycle": cycle,
+    "object": lambda: [object()],
+    "model instance": lambda: {"user": [User(username="ann")]},
+    "queryset": lambda: User.objects.none(),
+    "naive datetime": lambda: {"at": LONG_AGO},
+    "decimal nan": lambda: Decimal("NaN"),
+    "too deep": lambda: nested(65),
+    "far too deep": lambda: nested(5000),
+    "too large": lambda: "x" * (1024 * 1024),
+    "too large when escaped": lambda: "\x00" * 200_000,
+    "endless integer": lambda: 10**5000,
+    "complex": lambda: 1j,
+    "bytearray": lambda: bytearray(b"a"),
+    "enum": lambda: Colour.RED,
+    "dataclass": lambda: Point(),
+    "generator": lambda: (item for item in "a"),
+    "function": lambda: print,
+    "type": lambda: int,
+}
+each_bad_value = pytest.mark.parametrize("make", BAD.values(), ids=BAD.keys())
+
+
+def everything(store: EventStore) -> Any:
+    """All that the store shows."""
+    runs = {run_id: (store.row(run_id), store.history(run_id)) for run_id in store.run_ids()}
+    return runs, store.active_hooks(), store.summary()
+
+
+def waiting_run(engine: FlowEngine) -> None:
+    """A run ``r`` that waits for its hook ``h`` of the token ``t``."""
+
+    @workflow("waits")
+    def waits(ctx: Any) -> Any:
+        return ctx.complete() if ctx.hook_received("h") else ctx.create_hook("h", "t")
+
+    engine.start("waits", run_id="r")
+
+
+def refused(engine: FlowEngine, error: type[FlowError], act: Callable[[], Any]) -> FlowError:
+    """The act raises just this kind, and nothing is written."""
+    before = everything(engine.store)
+    with pytest.raises(error) as caught:
+        act()
+    assert everything(engine.store) == before
+    return caught.value
+
+
+def blocked(engine: FlowEngine, error: type[FlowError], decide: Callable[[Any], Any]) -> FlowError:
+    """A workflow that asks for this is blocked with just this kind, and nothing of its decision is written."""
+    workflow("asks")(lambda ctx: decide(ctx))
+    with pytest.raises(error) as caught:
+        engine.start("asks", run_id="asking")
+    assert [item.type for item in engine.history("asking")] == ["run_created", "run_started"]
+    row = engine.store.row("asking")
+    assert row.blocked_code == caught.value.code
+    assert row.lease_expires_at is None
+    assert row.wake_at is not None
+    assert engine.store.active_hooks() == []
+    return caught.value
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+@each_bad_value
+def test_a_bad_run_input(engine: FlowEngine, make: Callable[[], Any]) -> None:
+    workflow("plain")(lambda ctx: ctx.complete())
+    error = refused(engine, PayloadError, lambda: engine.start("plain", make(), run_id="r"))
+    assert "$" in str(error)
+    assert "run input" in str(error)
+
+
+@each_bad_value
+def test_a_bad_hook_payload(engine: FlowEngine, make: Callable[[], Any]) -> None:
+    waiting_run(engine)
+    refused(engine, PayloadError, lambda: engine.resume_hook("r", "h", make()))
+    refused(engine, PayloadError, lambda: engine.resume_hook_by_token("t", make()))
+
+
+@each_bad_value
+def test_bad_details_and_metadata_from_the_host(engine: FlowEngine, make: Callable[[], Any]) -> None:
+    waiting_run(engine)
+    refused(engine, PayloadError, lambda: engine.record_progress("r", WorkflowProgress("p", 1, details=make())))
+    child = ChildOperationReference("c", "task", "t1", metadata=make())
+    refused(engine, PayloadError, lambda: engine.link_child_operation("r", child))
+
+
+@each_bad_value
+def test_a_bad_step_output_fails_the_step_and_not_the_bookkeeping(engine: FlowEngine, make: Callable[[], Any]) -> None:
+    step("bad", retry=RetryPolicy(max_attempts=2).continue_workflow_on_failure())(lambda: make())
+
+    @workflow("caught")
+    def caught(ctx: Any) -> Any:
+        error = ctx.step_failed("s")
+        return ctx.schedule_step("s", "bad") if error is None else ctx.complete(error)
+
+    snapshot = engine.snapshot(engine.start("caught"))
+    assert snapshot.output.startswith("PayloadError: ")
+    assert "output of step 's'" in snapshot.output
+    assert snapshot.steps["s"].attempt == 2
+
+
+COMMANDS: dict[str, Callable[[Any, Any], Any]] = {
+    "output": lambda ctx, bad: ctx.complete(bad),
+    "step input": lambda ctx, bad: ctx.schedule_step("s", "known", bad),
+    "batch input": lambda ctx, bad: ctx.schedule_steps([ctx.step("a", "known", 1), ctx.step("b", "known", bad)]),
+    "hook metadata": lambda ctx, bad: ctx.create_hook("h", "t", bad),
+    "progress details": lambda ctx, bad: ctx.record_progress(WorkflowProgress("p", 1, details=bad)),
+    "child metadata": lambda ctx, bad: ctx.link_child_operation(ChildOperationReference("c", "k", "o", metadata=bad)),
+}
+
+
+@pytest.mark.parametrize("ask", COMMANDS.values(), ids=COMMANDS.keys())
+@each_bad_value
+def test_a_bad_value_in_a_command(engine: FlowEngine, ask: Callable[[Any, Any], Any], make: Callable[[], Any]) -> None:
+    step("known")(lambda data: data)
+    blocked(engine, PayloadError, lambda ctx: ask(ctx, make()))
+
+
+# --- ids and names --------------------------------------------------------------------------------------------------
+
+BAD_IDS = ["", " ", "\t", "a\nb", "\x00", "\x7f", "a" * 201, "\ud800", 5, None, b"a", ["a"]]
+each_bad_id = pytest.mark.parametrize("bad", BAD_IDS, ids=ascii)
+
+
+@pytest.mark.parametrize("bad", ["", " ", "a b", "-a", ".a", "é", "a" * 129, "a/b", "a\n", "\x00", 5, b"a"], ids=ascii)
+def test_a_bad_run_id(engine: FlowEngine, bad: Any) -> None:
+    workflow("plain")(lambda ctx: ctx.complete())
+    refused(engine, InvalidRunIdError, lambda: engine.start("plain", run_id=bad))
+    refused(engine, InvalidRunIdError, lambda: engine.start_with_id(bad, "plain"))
+
+
+ID_COMMANDS: dict[str, Callable[[Any, Any], Any]] = {
+    "step id": lambda ctx, bad: ctx.schedule_step(bad, "known", 1),
+    "batch id": lambda ctx, bad: ctx.schedule_steps([ctx.step("a", "known"), ctx.step(bad, "known")]),
+    "wait id": lambda ctx, bad: ctx.wait_until(bad, datetime(2031, 1, 1, tzinfo=UTC)),
+    "hook id": lambda ctx, bad: ctx.create_hook(bad, "t"),
+    "hook id, derived token": lambda ctx, bad: ctx.create_hook(bad),
+    "progress id": lambda ctx, bad: ctx.record_progress(WorkflowProgress(bad, 1)),
+    "reference id": lambda ctx, bad: ctx.link_child_operation(ChildOperationReference(bad, "k", "o")),
+    "child kind": lambda ctx, bad: ctx.link_child_operation(ChildOperationReference("c", bad, "o")),
+    "operation id": lambda ctx, bad: ctx.link_child_operation(ChildOperationReference("c", "k", bad)),
+}
+
+
+@pytest.mark.parametrize("ask", ID_COMMANDS.values(), ids=ID_COMMANDS.keys())
+@each_bad_id
+def test_a_bad_id_in_a_command(engine: FlowEngine, ask: Callable[[Any, Any], Any], bad: Any) -> None:
+    step("known")(lambda data: data)
+    blocked(engine, InvalidTransitionError, lambda ctx: ask(ctx, bad))
+
+
+@each_bad_id
+def test_a_bad_id_from_the_host(engine: FlowEngine, bad: Any) -> None:
+    waiting_run(engine)
+    for act in (
+        lambda: engine.record_progress("r", WorkflowProgress(bad, 1)),
+        lambda: engine.link_child_operation("r", ChildOperationReference(bad, "k", "o")),
+        lambda: engine.link_child_operation("r", ChildOperationReference("c", bad, "o")),
+        lambda: engine.link_child_operation("r", ChildOperationReference("c", "k", bad)),
+        lambda: engine.resume_wait("r", bad),
+        lambda: engine.resume_hook("r", bad, 1),
+        lambda: engine.dispose_hook("r", bad),
+    ):
+        refused(engine, InvalidTransitionError, act)
+
+
+@pytest.mark.parametrize("names", [["a", "a"], []], ids=["twice", "empty"])
+def test_a_bad_batch(engine: FlowEngine, names: list[str]) -> None:
+    step("known")(lambda: None)
+    blocked(engine, InvalidTransitionError, lambda ctx: ctx.schedule_steps(ctx.step(name, "known") for name in names))
+
+
+@pytest.mark.parametrize("bad", ["", " ", 5, b"t"], ids=repr)
+def test_a_bad_token(engine: FlowEngine, bad: Any) -> None:
+    waiting_run(engine)
+    refused(engine, InvalidTransitionError, lambda: engine.resume_hook_by_token(bad, 1))
+    refused(engine, InvalidTransitionError, lambda: engine.dispose_hook_by_token(bad))
+    engine.force_cancel("r")
+    blocked(engine, InvalidTransitionError, lambda ctx: ctx.create_hook("h", bad))
+
+
+# --- instants and numbers -------------------------------------------------------------------------------------------
+
+BAD_INSTANTS = [LONG_AGO, FAR, datetime.max, "2031-01-01T00:00:00Z", 5, None, timedelta(1)]
+
+
+@pytest.mark.parametrize("bad", BAD_INSTANTS, ids=str)
+def test_a_bad_instant(engine: FlowEngine, bad: Any) -> None:
+    waiting_run(engine)
+    refused(engine, InvalidTransitionError, lambda: engine.terminate_for_timeout("r", bad))
+    engine.force_cancel("r")
+    blocked(engine, InvalidTransitionError, lambda ctx: ctx.wait_until("w", bad))
+
+
+@pytest.mark.parametrize("bad", BAD_INSTANTS, ids=str)
+def test_a_bad_deadline(engine: FlowEngine, bad: Any) -> None:
+    blocked(engine, InvalidTransitionError, lambda ctx: ctx.timeout(bad))
+
+
+@pytest.mark.parametrize("bad", [item for item in BAD_INSTANTS if item is not None], ids=str)
+def test_a_bad_expiry(engine: FlowEngine, bad: Any) -> None:
+    blocked(engine, InvalidTransitionError, lambda ctx: ctx.create_hook("h", "t", expires_at=bad))
+
+
+@pytest.mark.parametrize("delay_ms", [2**64 - 1, 8_000 * 366 * 86_400_000])
+def test_a_delay_past_the_calendar(engine: FlowEngine, delay_ms: int) -> None:
+    step("known")(lambda: None)
+    retry = RetryPolicy(max_attempts=2, delay_ms=delay_ms)
+    blocked(engine, InvalidTransitionError, lambda ctx: ctx.schedule_step("s", "known", retry=retry))
+
+
+@pytest.mark.parametrize("now", [LONG_AGO, "now", 5], ids=str)
+def test_a_bad_now(engine: FlowEngine, now: Any) -> None:
+    waiting_run(engine)
+    for act in (
+        lambda: engine.resume_scheduled_run("r", now),
+        lambda: engine.resume_due_waits(now),
+        lambda: engine.resume_due_retries(now),
+        lambda: engine.list_due_waits(now),
+        lambda: engine.list_open_suspensions(now),
+    ):
+        refused(engine, InvalidTransitionError, act)
+
+
+BAD_PROGRESS = [
+    WorkflowProgress("p", -1),
+    WorkflowProgress("p", 1.5),  # type: ignore[arg-type]
+    WorkflowProgress("p", True),
+    WorkflowProgress("p", 2**64),
+    WorkflowProgress("p", 1, 0),
+    WorkflowProgress("p", 2, 1),
+    WorkflowProgress("p", 1, message=5),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("bad", BAD_PROGRESS, ids=str)
+def test_bad_progress(engine: FlowEngine, bad: WorkflowProgress) -> None:
+    waiting_run(engine)
+    refused(engine, InvalidTransitionError, lambda: engine.record_progress("r", bad))
+    engine.force_cancel("r")
+    blocked(engine, InvalidTransitionError, lambda ctx: ctx.record_progress(bad))
+
+
+def test_progress_as_large_as_it_may_be_is_kept(engine: FlowEngine) -> None:
+    waiting_run(engine)
+    top = WorkflowProgress("p", 2**64 - 1, 2**64 - 1, message="\x00\ud800" + "x" * 5000)
+    assert engine.record_progress("r", top)
+    assert engine.snapshot("r").latest_progress == top
+    assert not engine.record_progress("r", top)
+
+
+# --- workflows, steps, builds, tags ---------------------------------------------------------------------------------
+
+
+def test_an_unknown_workflow(engine: FlowEngine) -> None:
+    refused(engine, WorkflowNotRegisteredError, lambda: engine.start("nobody", run_id="r"))
+    refused(engine, WorkflowNotRegisteredError, lambda: engine.start(WorkflowSpec("nobody", "1")))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["", " ", "a" * 201, "a\x00", None, 5, object(), print],
+    ids=["empty", "blank", "long", "nul", "none", "number", "object", "function"],
+)
+def test_a_bad_workflow(engine: FlowEngine, bad: Any) -> None:
+    refused(engine, InvalidWorkflowError, lambda: engine.start(bad))
+
+
+def test_bad_versions_and_builds(engine: FlowEngine) -> None:
+    workflow("plain")(lambda ctx: ctx.complete())
+    for version in ("", " ", "a" * 201, "\x00", 5):
+        refused(engine, InvalidWorkflowError, lambda version=version: engine.start("plain", version=version))  # type: ignore[misc]
+    for build in ("", " ", "a b", "a" * 129, 5):
+        refused(engine, InvalidRuntimeBuildIdError, lambda build=build: engine.start("plain", build=build))  # type: ignore[misc]
+    with pytest.raises(InvalidRuntimeBuildIdError):
+        RuntimeBuildCompatibility("a b")
+
+
+def test_an_unknown_step(engine: FlowEngine) -> None:
+    step("known")(lambda: None)
+    blocked(
+        engine, StepNotRegisteredError, lambda ctx: ctx.schedule_steps([ctx.step("a", "known"), ctx.step("b", "x")])
+    )
+
+
+@pytest.mark.parametrize("bad", [None, 5, "complete", {"type": "complete"}, [], Ellipsis], ids=str)
+def test_what_is_not_a_command(engine: FlowEngine, bad: Any) -> None:
+    blocked(engine, InvalidTransitionError, lambda ctx: bad)
+
+
+@pytest.mark.parametrize("bad", [None, 5, b"x"], ids=repr)
+def test_a_bad_error(engine: FlowEngine, bad: Any) -> None:
+    blocked(engine, InvalidTransitionError, lambda ctx: ctx.fail(bad))
+
+
+def test_two_of_one_name() -> None:
+    def one(ctx: Any) -> Any: ...
+
+    def two(ctx: Any) -> Any: ...
+
+    workflow("name")(one)
+    workflow("name")(one)
+    step("name")(one)
+    with pytest.raises(ConfigurationError, match="Two workflows are named 'name'"):
+        workflow("name")(two)
+    with pytest.raises(ConfigurationError, match="Two steps are named 'name'"):
+        step("name")(two)
+
+
+@pytest.mark.parametrize("subject", ["a" * 201, "\x00", "  ", 5], ids=ascii)
+def test_a_bad_subject(engine: FlowEngine, subject: Any) -> None:
+    workflow("plain")(lambda ctx: ctx.complete())
+    refused(engine, InvalidTransitionError, lambda: engine.start("plain", subject=subject))
+
+
+@pytest.mark.parametrize("labels", [{"": "a"}, {"a": 5}, {5: "a"}, {"a": "b" * 201}, {"a\x00": "b"}, ["a"]], ids=ascii)
+def test_bad_labels(engine: FlowEngine, labels: Any) -> None:
+    workflow("plain")(lambda ctx: ctx.complete())
+    refused(engine, InvalidTransitionError, lambda: engine.start("plain", labels=labels))
+
+
+def test_one_and_one_point_nought_are_two_inputs(engine: FlowEngine) -> None:
+    workflow("plain")(lambda ctx: ctx.create_hook("h"))
+    engine.start("plain", [1, True, None], run_id="r")
+    assert engine.start("plain", (1, True, None), run_id="r") == "r"
+    for other in ([1.0, True, None], [1, 1, None], [1, True], None):
+        refused(engine, RunConflictError, lambda other=other: engine.start("plain", other, run_id="r"))  # type: ignore[misc]
