@@ -103,11 +103,21 @@ def _resolve(
                 _check_same(run_id, hook, event)
         if writes is not None:
             row = services.append(row, (writes,), change=_one_hook_less(services, row), meta=meta)
+    if expired and writes is not None:
+        _refuse_late(services, row, hook_id)
     if not row.status.is_terminal:
         services.dispatch_drive(run_id, row.build)
-    if expired and writes is not None:
-        raise _Expired(run_id, hook_id, _STANDS[HookStatus.EXPIRED])
     return writes is not None
+
+
+def _refuse_late(services: Services, row: RunRow, hook_id: str) -> NoReturn:
+    """The run goes on without the answer. Whatever comes of that, the caller hears that the answer was refused."""
+    refused = _Expired(row.run_id, hook_id, _STANDS[HookStatus.EXPIRED])
+    try:
+        services.dispatch_drive(row.run_id, row.build)
+    except Exception as error:
+        raise refused from error
+    raise refused
 
 
 def _refuse_unknown(row: RunRow, hook_id: str) -> NoReturn:
