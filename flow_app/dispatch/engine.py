@@ -12,6 +12,7 @@ from flow_app import conf
 from flow_app.authoring.runtime import RegistryRuntime
 from flow_app.engine import FlowEngine
 from flow_app.store import DjangoEventStore
+from flow_app.store.retention import RetentionStore
 
 
 def engine_of(using: str | None = None) -> FlowEngine:
@@ -29,6 +30,7 @@ def _engine(using: str) -> FlowEngine:
         options=options,
         secrets=conf.secrets(),
         observers=[_instance(observer) for observer in options.observers],
+        retention=RetentionStore(using),
     )
     engine.services.dispatcher = import_string(options.dispatcher)(engine)
     return engine

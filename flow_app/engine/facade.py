@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -19,8 +19,10 @@ from flow_app.engine import drive as driving
 from flow_app.engine import start as starting
 from flow_app.engine.drive import Wakeup
 from flow_app.engine.inspection import ScheduledWakeup, Suspension
+from flow_app.engine.retention import Hold, Retention, RetentionReport, RetentionStore
 from flow_app.engine.services import Services
 from flow_app.engine.start import Tags, Workflow
+from flow_app.errors import ConfigurationError
 
 
 def _meta(actor: str | None) -> Mapping[str, Any]:
@@ -44,6 +46,7 @@ class FlowEngine:
         options: Options | None = None,
         secrets: Secrets = (),
         observers: Iterable[Observer] = (),
+        retention: RetentionStore | None = None,
     ) -> None:
         self.services = Services(
             store=store,
@@ -54,6 +57,7 @@ class FlowEngine:
             observers=tuple(observers),
             dispatcher=dispatcher,
         )
+        self._retention = None if retention is None else Retention(retention)
 
     @property
     def store(self) -> EventStore:
@@ -249,3 +253,38 @@ class FlowEngine:
         Raises InvalidTransitionError for a history that cannot be, RunConflictError when the id is taken.
         """
         return imports.import_run(self.services, history)
+
+    # --- retention ----------------------------------------------------------------------------------------------------
+
+    def hold(self, run_id: str, hold_id: str, reason: str) -> None:
+        """Keep a run from being pruned; it may have several holds. The same hold twice is one.
+
+        Raises RunConflictError when the hold stands otherwise or the run is deleted, RunNotFoundError,
+        InvalidTransitionError for a blank text.
+        """
+        self._keeper.hold(run_id, hold_id, reason=reason)
+
+    def release_hold(self, hold_id: str) -> bool:
+        """Take a hold away; False when there was none."""
+        return self._keeper.release(hold_id)
+
+    def list_holds(self, run_id: str | None = None) -> Collection[Hold]:
+        """All holds, or one run's, by hold id."""
+        return self._keeper.holds(run_id)
+
+    def preview_prune(self, before: datetime, *, run_ids: Collection[str] | None = None) -> RetentionReport:
+        """What :meth:`prune` would do."""
+        return self._keeper.preview(before=before, run_ids=run_ids)
+
+    def prune(self, before: datetime, *, run_ids: Collection[str] | None = None) -> RetentionReport:
+        """Delete the whole histories of runs that ended before a time, all or those named, behind tombstones.
+
+        Runs that are held or linked with runs that stay are kept. All in one transaction: an error deletes nothing.
+        """
+        return self._keeper.prune(before=before, now=self.store.clock.now(), run_ids=run_ids)
+
+    @property
+    def _keeper(self) -> Retention:
+        if self._retention is None:
+            raise ConfigurationError("This engine was made without a retention store, so it keeps every run for ever.")
+        return self._retention
