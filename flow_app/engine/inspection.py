@@ -83,13 +83,15 @@ def _open(state: RunState) -> Iterator[tuple[str, str, datetime | None]]:
 
 def due_wakeups(services: Services, now: datetime) -> list[ScheduledWakeup]:
     """Timers and retries due at ``now``, waits before retries, then by run and id."""
-    found = [
-        ScheduledWakeup(row.run_id, kind, subject_id, due_at, row.build)
-        for row in services.store.rows(timer_due=now)
-        for kind, subject_id, due_at in _open(load_state(services, row))
-        if kind != "hook" and due_at is not None and due_at <= now
-    ]
+    rows = services.store.rows(timer_due=now)
+    found = [item for row in rows for item in _timed(services, row) if item.scheduled_at <= now]
     return sorted(found, key=lambda item: (_KINDS.index(item.kind), item.run_id, item.subject_id))
+
+
+def _timed(services: Services, row: RunRow) -> Iterator[ScheduledWakeup]:
+    for kind, subject_id, due_at in _open(load_state(services, row)):
+        if due_at is not None:
+            yield ScheduledWakeup(row.run_id, kind, subject_id, due_at, row.build)
 
 
 def list_due_waits(services: Services, now: datetime) -> list[tuple[str, str]]:
@@ -102,16 +104,21 @@ def list_due_retries(services: Services, now: datetime) -> list[tuple[str, str]]
 
 def next_wakeup(services: Services) -> ScheduledWakeup | None:
     """The earliest timer or retry of all open runs, overdue ones included; hooks do not count."""
-    earliest = services.store.next_timer()
+    store = services.store
+    earliest = store.next_timer()
     if earliest is None:
         return None
-    found = [
-        ScheduledWakeup(row.run_id, kind, subject_id, due_at, row.build)
-        for row in services.store.rows(timer_due=earliest)
-        for kind, subject_id, due_at in _open(load_state(services, row))
-        if kind != "hook" and due_at is not None
-    ]
-    return min(found, key=_order, default=None)
+    found = [item for row in store.rows(timer_due=earliest) for item in _timed(services, row)]
+    best = min(found, key=_order, default=None)
+    if best is not None and best.scheduled_at == earliest:
+        return best
+    # What is earliest is a hook's deadline: look behind it, at histories only as far as they can be earlier.
+    timers = [(row.timer_at, row) for row in store.rows(suspended=True) if row.timer_at is not None]
+    for timer_at, row in sorted(timers, key=lambda item: item[0]):
+        if best is not None and timer_at > best.scheduled_at:
+            break
+        best = min([*_timed(services, row), *([best] if best else [])], key=_order, default=None)
+    return best
 
 
 def _order(item: ScheduledWakeup) -> tuple[datetime, str, int, str]:
