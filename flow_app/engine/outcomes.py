@@ -41,7 +41,11 @@ class Outcome:
 
 def error_text(error: BaseException) -> str:
     """Type and message of an exception, as every database takes it."""
-    return clean_text(f"{type(error).__name__}: {error}", limit=_MAX_ERROR)
+    try:
+        text = str(error)
+    except Exception:
+        text = "(an error that cannot say what it is)"
+    return clean_text(f"{type(error).__name__}: {text}", limit=_MAX_ERROR)
 
 
 def step_context(services: Services, state: RunState, step_id: str, *, is_cancelled: Callable[[], bool]) -> StepContext:
