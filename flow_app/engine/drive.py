@@ -90,7 +90,7 @@ class Drive:
     def __init__(self, services: Services, row: RunRow, *, now: datetime | None) -> None:
         self.services = services
         self.journal = Journal(services, row)
-        self._at = None if now is None else instants.utc(now, what="now")
+        self._at = now
         self._started = services.store.clock.monotonic()
         self._steps = 0
         self._slow_workflow = False
