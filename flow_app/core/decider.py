@@ -286,9 +286,12 @@ def failure(state: RunState, step_id: str, *, error: str, failed_at: datetime) -
     return failed, ev.RunRetryExhausted(step_id, step.attempt, error)
 
 
-def due_events(state: RunState, now: datetime) -> tuple[ev.Event, ...]:
+DueEvent = ev.WaitCompleted | ev.HookExpired
+
+
+def due_events(state: RunState, now: datetime) -> tuple[DueEvent, ...]:
     """Timers and hook deadlines that have passed, earliest first."""
-    due: list[tuple[datetime, str, ev.Event]] = []
+    due: list[tuple[datetime, str, DueEvent]] = []
     for wait_id in state.open_waits:
         at = state.waits[wait_id].resume_at
         if at <= now:
@@ -296,12 +299,12 @@ def due_events(state: RunState, now: datetime) -> tuple[ev.Event, ...]:
     return tuple(event for _, _, event in sorted([*due, *_expired(state, now)], key=lambda item: item[:2]))
 
 
-def expired_hooks(state: RunState, now: datetime) -> tuple[ev.Event, ...]:
+def expired_hooks(state: RunState, now: datetime) -> tuple[DueEvent, ...]:
     """Hook deadlines that have passed, earliest first."""
     return tuple(event for _, _, event in sorted(_expired(state, now), key=lambda item: item[:2]))
 
 
-def _expired(state: RunState, now: datetime) -> list[tuple[datetime, str, ev.Event]]:
+def _expired(state: RunState, now: datetime) -> list[tuple[datetime, str, DueEvent]]:
     hooks = [state.hooks[hook_id] for hook_id in state.active_hooks]
     return [
         (hook.expires_at, hook.hook_id, ev.HookExpired(hook.hook_id))

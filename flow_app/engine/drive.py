@@ -19,7 +19,7 @@ from flow_app.core.snapshot import RunStatus, StepStatus
 from flow_app.engine import rows
 from flow_app.engine.executors import Executor, SerialExecutor, ThreadExecutor
 from flow_app.engine.journal import Journal, pending_exhaustion
-from flow_app.engine.outcomes import Outcome, error_text, run_body, step_context
+from flow_app.engine.outcomes import Due, Outcome, error_text, run_body, step_context
 from flow_app.engine.services import Services
 from flow_app.errors import (
     FlowError,
@@ -96,7 +96,7 @@ class Drive:
         self._slow_workflow = False
         self._lost = row.lost_leases
         self._abandoned = False
-        self.wakeups: list[Wakeup] = []
+        self._released: list[Wakeup] = []
 
     @property
     def now(self) -> datetime:
@@ -125,7 +125,8 @@ class Drive:
             raise
         finally:
             self._abandoned = True
-        return self.wakeups
+        waits = [Wakeup("wait", self.journal.row.run_id, wait_id) for wait_id in self.journal.completed_waits]
+        return waits + self._released
 
     def _admit(self) -> None:
         row = self.journal.row
@@ -166,10 +167,8 @@ class Drive:
     def _bring_in_due(self, *, complete_due: bool) -> None:
         """Complete what is due, and expire hooks. A timer that is created already due waits for the next drive."""
         find = decider.due_events if complete_due else decider.expired_hooks
-        due = find(self.journal.state, self.now)
-        self.journal.record(due)
-        run_id = self.journal.row.run_id
-        self.wakeups += [Wakeup("wait", run_id, event.wait_id) for event in due if isinstance(event, ev.WaitCompleted)]
+        for event in find(self.journal.state, self.now):
+            self.journal.settle(Due(event))
 
     def _turn(self) -> bool:
         """Ask for one command and carry it out; False when the run has ended, is parked, or has had its slice."""
@@ -239,7 +238,7 @@ class Drive:
             return True
         if not journal.flush():
             return True
-        self.wakeups += [Wakeup("retry", journal.row.run_id, step_id) for step_id in released]
+        self._released += [Wakeup("retry", journal.row.run_id, step_id) for step_id in released]
         self._run_steps(list(decision.run), redelivered)
         return True
 

@@ -119,7 +119,7 @@ class FlowEngine:
         return waits.resume_due(self.services, self._at(now))
 
     def resume_due_retries(self, now: datetime) -> list[tuple[str, str]]:
-        """Drive the runs that have a retry due at ``now``; the (run, step) pairs that were due."""
+        """Drive the runs that have a retry due at ``now``; the due (run, step) pairs it started."""
         return waits.resume_due_retries(self.services, self._at(now))
 
     # --- hooks --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from flow_app.core.ports import NewEvent, Recorded, RunChange, RunRow
 from flow_app.core.projection import evolve
 from flow_app.core.state import RunState
 from flow_app.engine import rows
-from flow_app.engine.outcomes import Outcome
+from flow_app.engine.outcomes import Fact
 from flow_app.engine.services import Services
 from flow_app.errors import (
     EventConflictError,
@@ -33,7 +33,7 @@ _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 class Journal:
     """A run's state folded ahead of its log. ``flush`` commits all that is pending in one append.
 
-    On a conflict only the outcomes of steps survive: they happened. Decisions are taken back and made again.
+    On a conflict only facts survive: outcomes of steps, and deadlines that have passed. Decisions are made again.
     """
 
     def __init__(self, services: Services, row: RunRow) -> None:
@@ -42,7 +42,8 @@ class Journal:
         self.row = row
         self.state = RunState(row.run_id)
         self.pending: list[NewEvent] = []
-        self._outcomes: list[Outcome] = []
+        self.completed_waits: list[str] = []  # by this drive, and committed
+        self._facts: list[Fact] = []
         self._conflicts = 0
 
     def load(self) -> None:
@@ -60,14 +61,14 @@ class Journal:
             evolve(self.state, Recorded(self.state.last_sequence + 1, event, now))
             self.pending.append(NewEvent(event, uuid4(), now))
 
-    def settle(self, outcome: Outcome) -> bool:
-        """Fold the outcome of an attempt; False when nobody waits for it any more."""
-        events = outcome.events(self.state)
+    def settle(self, fact: Fact) -> bool:
+        """Fold what happened; False when nobody waits for it any more."""
+        events = fact.events(self.state)
         if not events:
-            logger.info("Run %s: a late outcome of step %s is dropped", self.row.run_id, outcome.step_id)
+            logger.info("Run %s: %s comes too late and is dropped", self.row.run_id, fact)
             return False
         self.record(events)
-        self._outcomes.append(outcome)
+        self._facts.append(fact)
         return True
 
     # --- committing -------------------------------------------------------------------------------------------------
@@ -116,8 +117,9 @@ class Journal:
     def _committed(self, row: RunRow) -> None:
         self.row = row
         self.state.commit()
+        self.completed_waits += [new.event.wait_id for new in self.pending if isinstance(new.event, ev.WaitCompleted)]
         self.pending = []
-        self._outcomes = []
+        self._facts = []
         self._conflicts = 0
 
     def _renew_if_old(self, change: RunChange, now: datetime) -> None:
@@ -154,14 +156,14 @@ class Journal:
     # --- when somebody else wrote first -----------------------------------------------------------------------------
 
     def _rebase(self) -> None:
-        """Take pending decisions back, fold what others appended, and append the outcomes after it.
+        """Take pending decisions back, fold what others appended, and append the facts after it.
 
-        Done under the row's lock, so that a chatty writer cannot keep an outcome out.
+        Done under the row's lock, so that a chatty writer cannot keep a fact out.
         """
-        outcomes, epoch = self._outcomes, self.row.lease_epoch
+        facts, epoch = self._facts, self.row.lease_epoch
         self.state.rollback()
         self.state.commit()
-        self.pending, self._outcomes = [], []
+        self.pending, self._facts = [], []
         self._count_conflict()
         with self.store.transaction():
             self.row = self.store.lock(self.row.run_id)
@@ -169,8 +171,8 @@ class Journal:
                 raise LeaseLostError(self.row.run_id, epoch)
             for recorded in self.store.load(self.row, after=self.state.last_sequence):
                 evolve(self.state, recorded)
-            for outcome in outcomes:
-                self.settle(outcome)
+            for fact in facts:
+                self.settle(fact)
             if self.pending:
                 self._append(None)
 

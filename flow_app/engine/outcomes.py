@@ -38,6 +38,30 @@ class Outcome:
             return (ev.StepCompleted(self.step_id, self.output),)
         return decider.failure(state, self.step_id, error=self.error, failed_at=self.at)
 
+    def __str__(self) -> str:
+        return f"attempt {self.attempt} of step {self.step_id!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A timer or a hook's deadline that has passed."""
+
+    event: decider.DueEvent
+
+    def events(self, state: RunState) -> tuple[ev.Event, ...]:
+        """The event that records it; none when it is closed by now."""
+        if isinstance(self.event, ev.WaitCompleted):
+            is_open = self.event.wait_id in state.open_waits
+        else:
+            is_open = self.event.hook_id in state.active_hooks
+        return (self.event,) if is_open else ()
+
+    def __str__(self) -> str:
+        return self.event.type
+
+
+Fact = Outcome | Due  # what happened, whoever else writes
+
 
 def error_text(error: BaseException) -> str:
     """Type and message of an exception, as every database takes it."""

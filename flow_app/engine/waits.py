@@ -53,8 +53,12 @@ def resume_due(services: Services, now: datetime) -> list[tuple[str, str]]:
 
 
 def resume_due_retries(services: Services, now: datetime) -> list[tuple[str, str]]:
-    """Drive, once each, the runs that have a retry due at ``now``; returns the pairs that were due, sorted."""
+    """Drive, once each, the runs that have a retry due at ``now``; returns the due pairs this call started, sorted."""
     due = list_due_retries(services, now)
-    for run_id in dict.fromkeys(run_id for run_id, _ in due):
-        drive(services, run_id, now=now)
-    return due
+    started = {
+        (wakeup.run_id, wakeup.subject_id)
+        for run_id in dict.fromkeys(run_id for run_id, _ in due)
+        for wakeup in drive(services, run_id, now=now)
+        if wakeup.kind == "retry"
+    }
+    return [pair for pair in due if pair in started]

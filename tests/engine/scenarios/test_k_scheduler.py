@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from flow_app import RetryPolicy, step, workflow
+from flow_app import RetryPolicy, WorkflowProgress, step, workflow
 from flow_app.core.ports import EventStore
 from flow_app.core.snapshot import RunStatus
 from flow_app.core.tasks import DriveRun, ResumeScheduledRun
@@ -304,3 +304,79 @@ def test_a_scheduler_without_a_dispatcher_is_refused(engine):
     engine.services.dispatcher = None
     with pytest.raises(ConfigurationError):
         FlowScheduler(engine)
+
+
+# --- somebody writes while due work is brought in -------------------------------------------------------------------
+
+
+@pytest.fixture
+def disturbed(store, clock):
+    """A run with a due timer, whose workflow code is slow: meanwhile somebody does ``disturbed.meanwhile``."""
+    host, _queue = queued(store)
+
+    at = clock.now() + HOUR
+
+    class Disturbed:
+        meanwhile = None
+
+    @workflow("disturbed")
+    def flow(ctx):
+        if ctx.cancellation_request:
+            return ctx.cancel()
+        if not ctx.wait_completed("w"):
+            return ctx.wait_until("w", at)
+        if Disturbed.meanwhile is not None:
+            act, Disturbed.meanwhile = Disturbed.meanwhile, None
+            act(host)
+        return ctx.complete()
+
+    inline(store).start(flow, run_id="r1")
+    clock.advance(HOUR)
+    return Disturbed
+
+
+def test_a_due_timer_is_brought_in_though_somebody_writes_meanwhile(engine, disturbed):
+    disturbed.meanwhile = lambda host: host.record_progress("r1", WorkflowProgress("p", 1))
+    outcome = handle_task(engine, DriveRun("r1"))
+    assert story(engine) == "C S wc:w PG wk:w RC"
+    assert outcome.resumed_waits == (("r1", "w"),)
+
+
+def test_a_timer_that_somebody_else_completed_meanwhile_is_not_reported(engine, disturbed):
+    disturbed.meanwhile = lambda host: host.resume_wait("r1", "w")
+    outcome = handle_task(engine, DriveRun("r1"))
+    assert story(engine) == "C S wc:w wk:w RC"
+    assert outcome.resumed_waits == ()
+
+
+def test_a_timer_that_was_cancelled_meanwhile_is_not_brought_in(engine, disturbed):
+    disturbed.meanwhile = lambda host: host.request_cancellation("r1")
+    outcome = handle_task(engine, DriveRun("r1"))
+    assert story(engine) == "C S wc:w CR RX"
+    assert outcome.resumed_waits == ()
+
+
+def test_a_hook_deadline_that_passed_is_recorded_though_somebody_writes_meanwhile(engine, store, clock):
+    host, _queue = queued(store)
+    at = clock.now() + HOUR
+
+    @workflow("deadline")
+    def deadline(ctx):
+        if not ctx.hook_expired("h"):
+            return ctx.create_hook("h", "tok", expires_at=at)
+        if not ctx.progress("p"):
+            host.record_progress("r1", WorkflowProgress("p", 1))
+        return ctx.complete()
+
+    engine.start(deadline, run_id="r1")
+    clock.advance(HOUR)
+    engine.drive("r1")
+    assert story(engine) == "C S hc:h PG hx:h RC"
+
+
+def test_a_scan_for_retries_reports_what_it_drove_and_not_what_others_drive(engine, flaky, clock, store):
+    engine.start(flaky, run_id="r1")
+    clock.advance(timedelta(seconds=120))
+    assert store.claim("r1", lease=timedelta(seconds=30)) is not None
+    assert engine.resume_due_retries(clock.now()) == []
+    assert story(engine) == "C S sc:a ss:a#1 sr:a#1"
