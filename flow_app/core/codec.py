@@ -7,15 +7,18 @@ their type tags, on the wire they are plain JSON.
 from __future__ import annotations
 
 import dataclasses
+import operator
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii
 from typing import Any
 from uuid import UUID
 
 from flow_app.core import instants
 from flow_app.core.events import EVENT_TYPES, Event, EventEnvelope, HookCreated
-from flow_app.core.payload import IMPORT_LIMITS, Payload
+from flow_app.core.payload import IMPORT_LIMITS, Payload, dumps
 from flow_app.core.policy import (
     CancellationRequest,
     ChildOperationReference,
@@ -38,12 +41,21 @@ class _Field:
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
     to_python: Callable[[Any], Any]
+    write_text: Callable[[Any], str] | None = None  # canonical text of what ``write`` gives, where it comes cheaper
     is_payload: bool = False
     omit_null: bool = False
 
 
+_tree, _value, _text = operator.attrgetter("tree"), operator.attrgetter("value"), operator.attrgetter("text")
+
+
 def _same(value: Any) -> Any:
     return value
+
+
+@lru_cache(maxsize=256)
+def _policy_text(policy: RetryPolicy) -> str:
+    return dumps(policy.to_tree())
 
 
 def _write_request(request: CancellationRequest) -> Tree:
@@ -70,7 +82,7 @@ def _typed(kind: type, name: str) -> Callable[[Any], Any]:
 def _field(name: str, kind: str) -> _Field:
     match kind:
         case "Payload":
-            return _Field(name, lambda payload: payload.tree, Payload, lambda payload: payload.value, is_payload=True)
+            return _Field(name, _tree, Payload, _value, _text, is_payload=True)
         case "datetime":
             return _Field(name, instants.to_text, instants.from_text, _same)
         case "datetime | None":
@@ -79,13 +91,13 @@ def _field(name: str, kind: str) -> _Field:
         case "WorkflowSpec":
             return _Field(name, WorkflowSpec.to_tree, WorkflowSpec.from_tree, WorkflowSpec.to_tree)
         case "RetryPolicy":
-            return _Field(name, RetryPolicy.to_tree, RetryPolicy.from_tree, RetryPolicy.to_tree)
+            return _Field(name, RetryPolicy.to_tree, RetryPolicy.from_tree, RetryPolicy.to_tree, _policy_text)
         case "CancellationRequest":
             return _Field(name, _write_request, _read_request, _write_request)
         case "int":
-            return _Field(name, _same, _typed(int, name), _same)
+            return _Field(name, _same, _typed(int, name), _same, int.__repr__)
         case "str":
-            return _Field(name, _same, _typed(str, name), _same)
+            return _Field(name, _same, _typed(str, name), _same, encode_basestring_ascii)
         case "str | None":
             return _Field(name, _same, _nullable(_typed(str, name)), _same)
     raise TypeError(f"no codec for {name}: {kind}")
@@ -94,6 +106,11 @@ def _field(name: str, kind: str) -> _Field:
 _FIELDS: Mapping[type[Event], tuple[_Field, ...]] = {
     event: tuple(_field(field.name, typing.cast(str, field.type)) for field in dataclasses.fields(event))
     for event in EVENT_TYPES.values()
+}
+
+_LABELLED = {
+    event: tuple((f"{dumps(field.name)}:", field) for field in sorted(fields, key=operator.attrgetter("name")))
+    for event, fields in _FIELDS.items()
 }
 
 
@@ -105,6 +122,21 @@ def to_body(event: Event) -> Tree:
         if value is not None or not field.omit_null:
             body[field.name] = field.write(value)
     return body
+
+
+def to_text(event: Event) -> str:
+    """Canonical text of :func:`to_body`, put together from the texts that payloads know already."""
+    parts = []
+    for label, field in _LABELLED[type(event)]:
+        value = getattr(event, field.name)
+        if value is None:
+            if not field.omit_null:
+                parts.append(label + "null")
+        elif field.write_text is None:
+            parts.append(label + dumps(field.write(value)))
+        else:
+            parts.append(label + field.write_text(value))
+    return "{" + ",".join(parts) + "}"
 
 
 def from_body(event_type: str, body: Tree) -> Event:

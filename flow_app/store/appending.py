@@ -24,11 +24,10 @@ from flow_app.errors import (
 from flow_app.models import Hook, Run, RunLabel, Tombstone
 from flow_app.models.keys import text_key
 from flow_app.store import statements
-from flow_app.store.dialects import dialect_of
 from flow_app.store.projections import Projector, leaves_rows, new_tokens
 from flow_app.store.records import EVENT_COLUMNS, values_of
 from flow_app.store.rows import columns_of, moved
-from flow_app.store.transactions import Transactions
+from flow_app.store.transactions import Transactions, cursor_of
 
 T = TypeVar("T")
 
@@ -85,7 +84,7 @@ class Appending(Transactions):
     def _create_in_steps(
         self, run: NewRun, columns: tuple[str, ...], values: list[Any], events: Sequence[NewEvent]
     ) -> int | None:
-        with self.connection.cursor() as cursor:
+        with cursor_of(self.connection) as cursor:
             cursor.execute(statements.insert_run(self.dialect, columns), [*values, values[columns.index("run_key")]])
             if cursor.rowcount < 1:
                 return None
@@ -105,8 +104,7 @@ class Appending(Transactions):
     def append(self, row: RunRow, events: Sequence[NewEvent], *, change: RunChange, epoch: int | None = None) -> RunRow:
         """Append after ``row.last_sequence``: one compare-and-swap on the run's row decides, and nothing is read."""
         connection = self.connection
-        dialect = dialect_of(connection)
-        columns, values = columns_of(change, dialect)
+        columns, values = columns_of(change, self.dialect)
         after, fenced = row.last_sequence, epoch is not None
         last = after + len(events)
         params = [last, *values, row.key, after, *((epoch,) if fenced else ())]
@@ -114,12 +112,12 @@ class Appending(Transactions):
 
         def write_in_one() -> bool:
             sql = statements.append_in_one(columns, len(events), fenced=fenced)
-            with connection.cursor() as cursor:
+            with cursor_of(connection) as cursor:
                 cursor.execute(sql, [*params, *self._event_values(events, after=after)])
                 return bool(cursor.rowcount)
 
         def write() -> bool:
-            with self.atomic(savepoint=not plain), connection.cursor() as cursor:
+            with self.atomic(savepoint=not plain), cursor_of(connection) as cursor:
                 cursor.execute(statements.move(columns, fenced=fenced), params)
                 if not cursor.rowcount:
                     return False
@@ -128,7 +126,7 @@ class Appending(Transactions):
                     self._project(row.key, row.run_id, events, after=after, active_hooks=row.active_hooks)
                 return True
 
-        act = write_in_one if plain and dialect.has_writing_cte else write
+        act = write_in_one if plain and self.dialect.has_writing_cte else write
         if not self._with_token_owner(act, events):
             self._explain_refusal(row, events, epoch=epoch)
         return moved(row, change, last)
@@ -150,9 +148,8 @@ class Appending(Transactions):
     # --- shared -------------------------------------------------------------------------------------------------------
 
     def _event_values(self, events: Sequence[NewEvent], *, after: int) -> list[Any]:
-        connection = self.connection
-        native = connection.features.has_native_uuid_field
-        return values_of(events, after=after, dialect=dialect_of(connection), native_uuid=native)
+        native = self.dialect.vendor == "mysql" and self.connection.features.has_native_uuid_field
+        return values_of(events, after=after, dialect=self.dialect, native_uuid=native)
 
     def _insert_events(self, cursor: CursorWrapper, key: int, events: Sequence[NewEvent], *, after: int) -> None:
         width = len(EVENT_COLUMNS)

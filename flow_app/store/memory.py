@@ -11,9 +11,9 @@ from itertools import count
 from threading import RLock
 from uuid import UUID
 
-from flow_app.core.codec import to_body
+from flow_app.core.codec import to_text
 from flow_app.core.events import EventEnvelope
-from flow_app.core.payload import Payload, dumps
+from flow_app.core.payload import Payload
 from flow_app.core.ports import Clock, DueRun, HookRow, NewEvent, NewRun, Recorded, RunChange, RunRow, WakeReason
 from flow_app.core.snapshot import HookStatus, RunStatus
 from flow_app.errors import EventConflictError, HookTokenConflictError, LeaseLostError, RunNotFoundError
@@ -107,7 +107,7 @@ class InMemoryEventStore:
     def _store(self, run: _Run, events: Sequence[NewEvent], change: RunChange) -> RunRow:
         """Check everything, then write everything."""
         stored = [
-            _Stored(new.event_id, new.event.type, dumps(to_body(new.event)), meta_text(new.meta), new.recorded_at)
+            _Stored(new.event_id, new.event.type, to_text(new.event), meta_text(new.meta), new.recorded_at)
             for new in events
         ]
         rows = run.rows.after(events, check_target=self._run, check_token=self._check_token)

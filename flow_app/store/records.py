@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from flow_app.core.codec import from_body, to_body
+from flow_app.core.codec import from_body, to_text
 from flow_app.core.events import Event, EventEnvelope
-from flow_app.core.payload import Payload, decode, dumps
+from flow_app.core.payload import Payload, decode
 from flow_app.core.ports import NewEvent, Recorded
 from flow_app.errors import FlowError, StoreError
 from flow_app.store.dialects import Dialect
@@ -25,7 +25,7 @@ def values_of(events: Sequence[NewEvent], *, after: int, dialect: Dialect, nativ
     values: list[Any] = []
     instants: dict[datetime, Any] = {}  # events of one append mostly have one time
     for sequence, new in enumerate(events, after + 1):
-        payload = dumps(to_body(new.event))
+        payload = to_text(new.event)
         if new.recorded_at not in instants:
             instants[new.recorded_at] = dialect.instant(new.recorded_at)
         values += (

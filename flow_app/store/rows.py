@@ -40,6 +40,8 @@ def read_run(values: Sequence[Any]) -> RunRow:
 
 def moved(row: RunRow, change: RunChange, last_sequence: int) -> RunRow:
     """The row as a change leaves it."""
+    if not change:
+        return dataclasses.replace(row, last_sequence=last_sequence)
     values = dict(zip(_FIELDS, _values_of(row), strict=True), last_sequence=last_sequence)
     values.update((name, value) for name, value in _cleaned(change).items() if name in values)
     return RunRow(**values)
@@ -52,11 +54,8 @@ def columns_of(change: RunChange, dialect: Dialect) -> tuple[tuple[str, ...], li
 
 
 def _cleaned(change: RunChange) -> dict[str, Any]:
-    return {name: _CLEAN.get(name, _as_is)(value) for name, value in cast(Mapping[str, Any], change).items()}
-
-
-def _as_is(value: Any) -> Any:
-    return value
+    values = cast(Mapping[str, Any], change)
+    return {name: _CLEAN[name](value) if name in _CLEAN else value for name, value in values.items()}
 
 
 def _text(limit: int) -> Callable[[str], str]:
