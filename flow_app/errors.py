@@ -16,13 +16,24 @@ never appears in the text or the ``repr`` of an error.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class FlowError(Exception):
     """Base of all errors of flow_app; never raised itself."""
 
     code: ClassVar[str] = "flow_error"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive pickling, whatever the constructor takes: result stores and parallel test runners need it."""
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[FlowError], args: tuple[Any, ...], attributes: dict[str, Any]) -> FlowError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class RunNotFoundError(FlowError):
@@ -107,7 +118,7 @@ class RuntimeBuildRouteNotFoundError(FlowError):
 
     def __init__(self, required: str | None) -> None:
         what = f"build {required!r}" if required else "unpinned runs"
-        super().__init__(f"No route leads to workers for {what}. Register one in FLOW_APP['BUILD']['routes'].")
+        super().__init__(f"No route leads to workers for {what}. Register one with the RuntimeBuildTaskRouter.")
         self.required = required
 
 

@@ -26,7 +26,7 @@ class RuntimeBuildTaskRouter:
     def _register(self, build: str | None, dispatcher: FlowTaskDispatcher) -> RuntimeBuildTaskRouter:
         if build in self._routes:
             what = "unpinned runs" if build is None else f"build {build!r}"
-            raise ConfigurationError(f"There are two routes for {what}. Keep one in FLOW_APP['BUILD']['routes'].")
+            raise ConfigurationError(f"There are two routes for {what}. Register one of them.")
         self._routes[build] = dispatcher
         return self
 

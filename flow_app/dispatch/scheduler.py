@@ -93,7 +93,7 @@ class FlowScheduler:
         try:
             self.dispatcher.dispatch_for_build(run.build, DriveRun(run.run_id))
         except Exception:
-            logger.exception("Run %s could not be dispatched; it is tried again after its grace period", run.run_id)
+            logger.exception("Run %s failed when it was dispatched; it is tried again later", run.run_id)
             return False
         return True
 

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from django.db.utils import DatabaseError, InterfaceError
-
 from flow_app.core import decider, instants
 from flow_app.core import events as ev
+from flow_app.core.commands import Command
 from flow_app.core.context import WorkflowContext
 from flow_app.core.payload import clean_text
 from flow_app.core.ports import RunChange, RunRow, WakeReason
 from flow_app.core.snapshot import RunStatus, StepStatus
+from flow_app.core.tasks import DriveRun
 from flow_app.engine import rows
 from flow_app.engine.executors import Executor, SerialExecutor, ThreadExecutor
-from flow_app.engine.journal import Journal, pending_exhaustion
+from flow_app.engine.journal import Journal, database_is_away
+from flow_app.engine.keeper import Kept, keeper
 from flow_app.engine.outcomes import Due, Outcome, error_text, run_body, step_context
 from flow_app.engine.services import Services
 from flow_app.errors import (
     FlowError,
+    HookTokenKeyMissingError,
     InvalidTransitionError,
+    InvalidWorkflowError,
     LeaseLostError,
+    PayloadError,
     RuntimeBuildUnavailableError,
     RuntimeFailureError,
-    StoreError,
+    StepNotRegisteredError,
 )
 
 logger = logging.getLogger("flow_app.engine")
@@ -35,6 +39,13 @@ logger = logging.getLogger("flow_app.engine")
 #: Workflow code that takes longer than this once has outcomes committed before it is asked again.
 _SLOW = 0.05
 _MAX_PENDING = 64
+_SAID_BY_THE_CONTEXT = (
+    HookTokenKeyMissingError,
+    InvalidTransitionError,
+    InvalidWorkflowError,
+    PayloadError,
+    StepNotRegisteredError,
+)
 _SERIAL_AFTER = 2  # lost leases: from then on a batch's members are delivered one at a time
 
 
@@ -96,6 +107,7 @@ class Drive:
         self._slow_workflow = False
         self._lost = row.lost_leases
         self._abandoned = False
+        self._lease: Kept | None = None
         self._released: list[Wakeup] = []
 
     @property
@@ -115,10 +127,10 @@ class Drive:
                 pass
         except (LeaseLostError, RuntimeBuildUnavailableError):
             raise
-        except (StoreError, DatabaseError, InterfaceError):
-            raise  # the database is in trouble, not the run: the lease expires, and the scheduler brings the run back
         except Exception as error:
-            self._block(error)
+            # With the database in trouble the run is not to blame: its lease expires, and the scheduler brings it back.
+            if not database_is_away(error):
+                self._block(error)
             raise
         except BaseException:
             self._let_go()
@@ -145,22 +157,36 @@ class Drive:
         text = clean_text(str(error) if isinstance(error, FlowError) else error_text(error), limit=4000)
         row = self.journal.row
         logger.warning("Run %s is blocked: %s", row.run_id, code, extra={"run_id": row.run_id, "code": code})
-        if store.park(row, change=rows.blocked(row, code=code, text=text, now=store.clock.now())) is not None:
+        timer = self.journal.state.next_timer()
+        if store.park(row, change=rows.blocked(row, code=code, text=text, now=store.clock.now(), timer=timer)):
             return
         current = store.row(row.run_id)
-        if current.lease_epoch == row.lease_epoch and not current.status.is_terminal:
-            change = rows.blocked(current, code=code, text=text, now=store.clock.now())
-            change["wake_at"] = store.clock.now()
-            store.park(current, change=change)
+        now = store.clock.now()
+        self._park_elsewhere(current, rows.blocked(current, code=code, text=text, now=now) | RunChange(wake_at=now))
+
+    def _park_elsewhere(self, current: RunRow, change: RunChange) -> None:
+        """Park a row that has moved on since, if this drive still holds its lease."""
+        if current.lease_epoch == self.journal.row.lease_epoch and not current.status.is_terminal:
+            self.services.store.park(current, change=change)
 
     def _let_go(self) -> None:
-        """The process is being stopped: another one may take over at once."""
-        store = self.services.store
-        change = RunChange(lease_expires_at=None, wake_at=store.clock.now(), wake_reason=WakeReason.RUNNABLE)
+        """The process is being stopped: commit what happened, and let another one take over at once.
+
+        A lease under which a step's body ran is left as expired, not as free: the delivery counts as lost, so that a
+        body which stops its process each time comes to an end.
+        """
+        journal, store = self.journal, self.services.store
         try:
-            store.park(self.journal.row, change=change)
+            journal.flush()
+            now = store.clock.now()
+            running = any(
+                journal.state.steps[step_id].status is StepStatus.RUNNING for step_id in journal.state.open_steps
+            )
+            change = RunChange(lease_expires_at=now if running else None, wake_at=now, wake_reason=WakeReason.RUNNABLE)
+            if store.park(journal.row, change=change) is None:
+                self._park_elsewhere(store.row(journal.row.run_id), change)
         except Exception:
-            logger.warning("Run %s: the lease could not be released and will expire", self.journal.row.run_id)
+            logger.warning("Run %s: the lease could not be released and will expire", journal.row.run_id)
 
     # --- one turn -----------------------------------------------------------------------------------------------------
 
@@ -177,9 +203,9 @@ class Drive:
             return not journal.flush()
         if state.lifecycle is RunStatus.PENDING:
             journal.record((ev.RunStarted(),))
-        exhausted = pending_exhaustion(state)
-        if exhausted:
-            journal.record(exhausted)
+        exhausted = decider.repair_exhaustion(state)
+        if exhausted is not None:
+            journal.record((exhausted,))
             return True
         decision = self._decide()
         if decision is None:
@@ -195,20 +221,29 @@ class Drive:
         journal = self.journal
         if journal.pending and (self._slow_workflow or len(journal.pending) > _MAX_PENDING) and not journal.flush():
             return None
+        try:
+            command = self._ask()
+            return decider.decide(journal.state, command, now=self.now, limits=self.services.options.limits)
+        except Exception:
+            if not journal.flush():
+                return None  # it was asked about a state that is no more: ask again
+            raise
+
+    def _ask(self) -> Command:
+        """Call the workflow. Errors of the context and the registry come through as they are, others as its failure."""
         clock = self.services.store.clock
         asked = clock.monotonic()
         try:
             command = self.services.runtime.run_workflow(self._context())
-            self._slow_workflow = clock.monotonic() - asked > _SLOW
-            return decider.decide(journal.state, command, now=self.now, limits=self.services.options.limits)
+        except _SAID_BY_THE_CONTEXT:
+            raise
         except Exception as error:
-            if not journal.flush():
-                return None  # it was asked about a state that is no more: ask again
-            if isinstance(error, FlowError):
-                raise
+            row = self.journal.row
             raise RuntimeFailureError(
-                f"Run {journal.row.run_id!r}: workflow {journal.row.workflow!r} raised {error_text(error)}"
+                f"Run {row.run_id!r}: workflow {row.workflow!r} raised {error_text(error)}"
             ) from error
+        self._slow_workflow = clock.monotonic() - asked > _SLOW
+        return command
 
     def _context(self) -> WorkflowContext:
         services, journal = self.services, self.journal
@@ -233,7 +268,7 @@ class Drive:
         if decision.guarded:
             journal.flush_guarded(decision.events)
             return True
-        journal.record(decision.events)
+        journal.declare(decision.events)
         if not decision.run:
             return True
         if not journal.flush():
@@ -253,7 +288,8 @@ class Drive:
             return  # the others are still running: the workflow names them again
         serial = self._lost >= _SERIAL_AFTER
         while step_ids:
-            step_ids = self._tried_again(self._run_round(step_ids, serial=serial))
+            settled = self._run_round(step_ids, serial=serial)
+            step_ids = [] if self._slice_is_over() else self._tried_again(settled)
 
     def _most_losses(self, redelivered: Sequence[str]) -> int:
         """Of several, the first is to blame only once they were delivered one at a time."""
@@ -269,16 +305,25 @@ class Drive:
             for step_id in step_ids
         ]
         left = len(jobs)
-        for outcome in self._executor(len(jobs), serial=serial).run(jobs):
+        for outcome in self._kept(self._executor(len(jobs), serial=serial).run(jobs)):
             left -= 1
             self._steps += 1
             journal.settle(outcome)
             settled.append(outcome.step_id)
+            if left and not journal.state.is_terminal:
+                journal.flush()  # durable before its siblings settle; the last one travels with the next decision
             if journal.state.is_terminal:
                 break
-            if left:
-                journal.flush()  # durable before its siblings settle; the last one travels with the next decision
         return settled
+
+    def _kept(self, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+        """Keep the lease while bodies run, where another thread can reach it."""
+        store = self.services.store
+        if not store.threads_see_writes():
+            yield from outcomes
+            return
+        with keeper.keeping(store, self.journal.row, lease=self.services.options.lease) as self._lease:
+            yield from outcomes
 
     def _tried_again(self, step_ids: Sequence[str]) -> list[str]:
         """Start the next attempt of steps that failed and may be tried again without delay."""
@@ -301,14 +346,15 @@ class Drive:
         return ThreadExecutor(self.services.options.step_threads)
 
     def _is_over(self) -> bool:
-        return self._abandoned or self.journal.state.is_terminal
+        lost = self._lease is not None and self._lease.lost
+        return lost or self._abandoned or self.journal.state.is_terminal
 
     # --- slices -------------------------------------------------------------------------------------------------------
 
     def _slice_is_over(self) -> bool:
         limit = self.services.options.drive_slice
         elapsed = self.services.store.clock.monotonic() - self._started
-        return self._steps > 0 and (self._steps >= limit.steps or elapsed >= limit.seconds)
+        return self.journal.appends > 0 and (self._steps >= limit.steps or elapsed >= limit.seconds)
 
     def _yield(self) -> bool:
         """Let go with work left, and ask to be driven again, so that others get their turn."""
@@ -317,5 +363,5 @@ class Drive:
         change = RunChange(lease_expires_at=None, wake_at=wake_at, wake_reason=WakeReason.DISPATCHED)
         if not self.journal.flush(change):
             return False
-        services.dispatch_drive(self.journal.row.run_id, self.journal.row.build)
+        services.dispatch_quietly(self.journal.row.build, DriveRun(self.journal.row.run_id))
         return True

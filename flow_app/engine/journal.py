@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import TypeVar
 from uuid import uuid4
 
-from django.db.utils import InterfaceError, OperationalError
+from django.db.utils import DatabaseError, InterfaceError, OperationalError
 
-from flow_app.core import decider
 from flow_app.core import events as ev
 from flow_app.core.ports import NewEvent, Recorded, RunChange, RunRow
 from flow_app.core.projection import evolve
+from flow_app.core.snapshot import StepStatus
 from flow_app.core.state import RunState
 from flow_app.engine import rows
 from flow_app.engine.outcomes import Fact
@@ -20,13 +21,20 @@ from flow_app.engine.services import Services
 from flow_app.errors import (
     EventConflictError,
     FlowError,
+    HookTokenConflictError,
     LeaseLostError,
     ReplayLimitExceededError,
+    RunConflictError,
+    RunNotFoundError,
     StoreError,
 )
 
 logger = logging.getLogger("flow_app.engine")
 
+T = TypeVar("T")
+
+#: What a store may refuse of a decision, and another decision may not run into.
+_REFUSALS = (HookTokenConflictError, RunNotFoundError, RunConflictError)
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -43,13 +51,25 @@ class Journal:
         self.state = RunState(row.run_id)
         self.pending: list[NewEvent] = []
         self.completed_waits: list[str] = []  # by this drive, and committed
+        self.appends = 0
         self._facts: list[Fact] = []
         self._conflicts = 0
+        self._redelivered: dict[str, int] = {}  # attempts that were running at the start, by step
 
     def load(self) -> None:
         """Read the whole history, once."""
         for recorded in self.store.load(self.row):
             evolve(self.state, recorded)
+        steps = [self.state.steps[step_id] for step_id in self.state.open_steps]
+        self._redelivered = {step.step_id: step.attempt for step in steps if step.status is StepStatus.RUNNING}
+
+    def _redelivery_is_open(self) -> bool:
+        """Does an attempt still run that an earlier worker may have died of?"""
+        steps = self.state.steps
+        return any(
+            steps[step_id].status is StepStatus.RUNNING and steps[step_id].attempt == attempt
+            for step_id, attempt in self._redelivered.items()
+        )
 
     # --- folding ahead ----------------------------------------------------------------------------------------------
 
@@ -60,6 +80,15 @@ class Journal:
             self.state.mark()
             evolve(self.state, Recorded(self.state.last_sequence + 1, event, now))
             self.pending.append(NewEvent(event, uuid4(), now))
+
+    def declare(self, events: Iterable[ev.Event]) -> None:
+        """Fold a decision. One that the fold refuses raises, and what was pending before is committed without it."""
+        mark, kept = self.state.mark(), len(self.pending)
+        try:
+            self.record(events)
+        except FlowError:
+            self._take_back(mark, kept)
+            raise
 
     def settle(self, fact: Fact) -> bool:
         """Fold what happened; False when nobody waits for it any more."""
@@ -88,31 +117,41 @@ class Journal:
     def flush_guarded(self, events: Iterable[ev.Event]) -> bool:
         """Commit events that the store may refuse. Refused, what was pending before is committed without them."""
         mark, kept = self.state.mark(), len(self.pending)
+        self.declare(events)
         try:
-            self.record(events)
             return self.flush()
-        except (EventConflictError, LeaseLostError, StoreError):
-            raise
-        except FlowError:
-            self.state.rollback(mark)
-            del self.pending[kept:]
-            self.flush()
+        except _REFUSALS:
+            self._take_back(mark, kept)
             raise
 
+    def _take_back(self, mark: int, kept: int) -> None:
+        """Undo the last decision, and commit what was pending before it."""
+        self.state.rollback(mark)
+        del self.pending[kept:]
+        self.flush()
+
     def _append(self, extra: RunChange | None) -> None:
+        change = self._change(extra)
+        self._committed(self._surely(lambda: self._write(change)))
+
+    def _write(self, change: RunChange) -> RunRow:
+        moved = self.store.append(self.row, self.pending, change=change, epoch=self.row.lease_epoch)
+        self.services.announce(self.row, self.pending)
+        return moved
+
+    def _change(self, extra: RunChange | None) -> RunChange:
+        """What the row shows once the pending events are there."""
         store, row = self.store, self.row
         now = store.clock.now()
         change = rows.of_state(row, self.state, now=now)
         change |= rows.of_progress(new.event for new in self.pending)
         change |= rows.unblocked(row)
-        if row.lost_leases:
-            change["lost_leases"] = 0
+        if row.lost_leases and not self._redelivery_is_open():
+            change["lost_leases"] = 0  # not before: a sibling's outcome must not hide a step that kills its worker
         if extra is not None:
             change = extra | change if self.state.is_terminal else change | extra
         self._renew_if_old(change, now)
-        moved = self._append_surely(change)
-        self.services.announce(row, self.pending)
-        self._committed(moved)
+        return change
 
     def _committed(self, row: RunRow) -> None:
         self.row = row
@@ -121,6 +160,7 @@ class Journal:
         self.pending = []
         self._facts = []
         self._conflicts = 0
+        self.appends += 1
 
     def _renew_if_old(self, change: RunChange, now: datetime) -> None:
         expires_at = self.row.lease_expires_at
@@ -128,17 +168,16 @@ class Journal:
         if "lease_expires_at" not in change and expires_at is not None and expires_at - now < lease / 2:
             change["lease_expires_at"] = now + lease
 
-    def _append_surely(self, change: RunChange) -> RunRow:
-        """Append; while the database is away, try again until the lease must be taken for lost."""
+    def _surely(self, write: Callable[[], T]) -> T:
+        """Write; while the database is away, try again until the lease must be taken for lost."""
         clock = self.store.clock
         deadline = clock.monotonic() + self.services.options.lease / timedelta(seconds=1)
         tries = 0
         while True:
             try:
-                return self.store.append(self.row, self.pending, change=change, epoch=self.row.lease_epoch)
-            except StoreError as error:
-                away = isinstance(error.__cause__, OperationalError | InterfaceError)
-                if not away or clock.monotonic() >= deadline:
+                return write()
+            except (StoreError, DatabaseError, InterfaceError) as error:
+                if not database_is_away(error) or clock.monotonic() >= deadline:
                     raise
                 logger.warning("Run %s: the database is away; keeping the outcome and trying again", self.row.run_id)
                 clock.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
@@ -161,10 +200,15 @@ class Journal:
         Done under the row's lock, so that a chatty writer cannot keep a fact out.
         """
         facts, epoch = self._facts, self.row.lease_epoch
+        self._count_conflict()
+        moved = self._surely(lambda: self._write_after_the_tail(facts, epoch))
+        if moved is not None:
+            self._committed(moved)
+
+    def _write_after_the_tail(self, facts: Sequence[Fact], epoch: int) -> RunRow | None:
         self.state.rollback()
         self.state.commit()
         self.pending, self._facts = [], []
-        self._count_conflict()
         with self.store.transaction():
             self.row = self.store.lock(self.row.run_id)
             if self.row.lease_epoch != epoch or (self.row.lease_expires_at is None and not self.row.status.is_terminal):
@@ -173,8 +217,7 @@ class Journal:
                 evolve(self.state, recorded)
             for fact in facts:
                 self.settle(fact)
-            if self.pending:
-                self._append(None)
+            return self._write(self._change(None)) if self.pending else None
 
     def _count_conflict(self) -> None:
         self._conflicts += 1
@@ -183,7 +226,7 @@ class Journal:
             raise ReplayLimitExceededError(self.row.run_id, limit)
 
 
-def pending_exhaustion(state: RunState) -> tuple[ev.Event, ...]:
-    """The event that a crash of an engine of single appends left out, if any."""
-    event = decider.repair_exhaustion(state)
-    return () if event is None else (event,)
+def database_is_away(error: Exception) -> bool:
+    """Is the database in trouble, rather than what it was asked?"""
+    cause = error.__cause__ if isinstance(error, StoreError) else error
+    return isinstance(cause, OperationalError | InterfaceError)

@@ -86,13 +86,16 @@ def _why(state: RunState) -> WakeReason:
     return WakeReason.RETRY
 
 
-def blocked(row: RunRow, *, code: str, text: str, now: datetime) -> RunChange:
-    """The run cannot go on as it is: try again later, ever later, up to five minutes."""
+def blocked(row: RunRow, *, code: str, text: str, now: datetime, timer: datetime | None = None) -> RunChange:
+    """The run cannot go on as it is: try again later, ever later, up to five minutes, or when its next timer is due."""
     again = row.blocked_code == code
     count = row.blocked_count + 1 if again else 1
+    wake_at = now + min(_FIRST_BLOCK * 2 ** min(count - 1, 10), _LONGEST_BLOCK)
+    if timer is not None and timer > now:  # one that is due already has been tried just now
+        wake_at = min(wake_at, timer)
     return RunChange(
         lease_expires_at=None,
-        wake_at=now + min(_FIRST_BLOCK * 2 ** min(count - 1, 10), _LONGEST_BLOCK),
+        wake_at=wake_at,
         wake_reason=WakeReason.BLOCKED,
         blocked_code=code,
         blocked_text=text,

@@ -102,13 +102,14 @@ class Services:
             return
         task = DriveRun(run_id)
         if self.store.in_caller_transaction():
-            self.store.on_commit(partial(self._dispatch_after_commit, build, task))
+            self.store.on_commit(partial(self.dispatch_quietly, build, task))
         else:
             self.dispatcher.dispatch_for_build(build, task)
 
-    def _dispatch_after_commit(self, build: str | None, task: FlowTask) -> None:
-        """The caller has committed: an error can no longer be his. The run's ``wake_at`` brings it back."""
-        assert self.dispatcher is not None
+    def dispatch_quietly(self, build: str | None, task: FlowTask) -> None:
+        """All is committed, and an error is nobody's answer any more: the run's ``wake_at`` brings it back."""
+        if self.dispatcher is None:
+            return
         try:
             self.dispatcher.dispatch_for_build(build, task)
         except Exception:

@@ -180,11 +180,18 @@ def _exists(services: Services, run_id: str) -> bool:
 
 
 def _start_again(services: Services, statement: Statement) -> str:
-    """The run is there: it is this one, or a conflict. One that is open is driven on."""
+    """The run is there: it is this one, or a conflict. One that is open is driven on.
+
+    Its first event never changes, so nothing is locked: on MariaDB a refused insert leaves a shared lock, and two
+    callers that both had one and wanted the row for themselves would deadlock.
+    """
     run_id = statement.run_id
     with services.store.transaction():
-        row = services.store.lock(run_id)
-        created: Any = services.store.events_of_type(row, ev.RunCreated.type)[0].event
+        row = services.store.row(run_id)
+        recorded = services.store.events_of_type(row, ev.RunCreated.type)
+        if not recorded:
+            raise RunNotFoundError(run_id)  # retention has just deleted it
+        created: Any = recorded[0].event
         contradiction = statement.contradiction(created)
         if contradiction is not None:
             raise RunConflictError(run_id, contradiction)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from argparse import ArgumentParser
@@ -13,6 +14,8 @@ from django.db import close_old_connections
 
 from flow_app import get_engine
 from flow_app.dispatch import FlowScheduler
+
+logger = logging.getLogger("flow_app.dispatch")
 
 #: Another process may start a run that is due sooner than what this one knows of.
 _LONGEST_SLEEP = timedelta(seconds=1)
@@ -31,13 +34,24 @@ class Command(BaseCommand):
         if not options["once"]:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: stop.set())
-        while True:
-            report = scheduler.tick()
-            if options["verbosity"] > 1 or options["once"]:
-                sent, left, failed = len(report.dispatched), len(report.left), len(report.failed)
-                self.stdout.write(f"{sent} dispatched, {left} without a route, {failed} failed")
-            if options["once"] or stop.is_set():
-                return
-            delay = scheduler.next_wakeup_delay()
+            self._run_until(stop, scheduler, verbose=options["verbosity"] > 1)
+        else:
+            self._tick(scheduler, verbose=True)
+
+    def _run_until(self, stop: threading.Event, scheduler: FlowScheduler, *, verbose: bool) -> None:
+        """Tick and sleep. What goes wrong in one tick is logged: this process is what brings every run back."""
+        while not stop.is_set():
+            delay: timedelta | None = None
+            try:
+                self._tick(scheduler, verbose=verbose)
+                delay = scheduler.next_wakeup_delay()
+            except Exception:
+                logger.exception("A tick failed; the next one follows")
             stop.wait(min(_LONGEST_SLEEP, _LONGEST_SLEEP if delay is None else delay).total_seconds())
             close_old_connections()
+
+    def _tick(self, scheduler: FlowScheduler, *, verbose: bool) -> None:
+        report = scheduler.tick()
+        if verbose:
+            sent, left, failed = len(report.dispatched), len(report.left), len(report.failed)
+            self.stdout.write(f"{sent} dispatched, {left} without a route, {failed} failed")
