@@ -18,6 +18,7 @@ from flow_app.dispatch import InlineDispatcher
 from flow_app.engine import FlowEngine
 from flow_app.errors import RuntimeFailureError
 from flow_app.store import DjangoEventStore
+from flow_app.store.retention import RetentionStore
 from flow_app.testing.clock import FakeClock
 
 
@@ -49,7 +50,14 @@ class FlowTestEngine(FlowEngine):
         self.clock = FakeClock() if now is None else FakeClock(now)
         store = DjangoEventStore(using or options.database, clock=self.clock)
         self._runtime = _CrashingRuntime()
-        super().__init__(store, self._runtime, builds=builds or options.builds, options=options, secrets=conf.secrets())
+        super().__init__(
+            store,
+            self._runtime,
+            builds=builds or options.builds,
+            options=options,
+            secrets=conf.secrets(),
+            retention=RetentionStore(store.using),
+        )
         self.services.dispatcher = InlineDispatcher(self)
 
     def advance(self, delta: timedelta = timedelta()) -> None:
