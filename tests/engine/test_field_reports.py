@@ -26,6 +26,10 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 
+on_the_database = pytest.mark.parametrize(
+    "store", [pytest.param("django", marks=pytest.mark.django_db(transaction=True))], indirect=True
+)
+
 
 def waits_for_hook(name: str = "approval") -> None:
     redefine(name, lambda ctx: ctx.complete(ctx.hook_payload("h")) if ctx.hook_received("h") else ctx.create_hook("h"))
@@ -202,12 +206,11 @@ def test_field_report_08_a_pass_that_dies_leaves_no_lock(engine: FlowEngine, clo
     assert len(FlowScheduler(engine, dispatcher).tick().dispatched) == 5
 
 
+@on_the_database
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_field_report_10_a_broker_that_is_away_after_the_commit_costs_nothing(
     engine: FlowEngine, dispatcher: Sometimes, clock: FakeClock, when: str
 ) -> None:
-    if not isinstance(engine.store, DjangoEventStore):
-        pytest.skip("the store in memory knows no transactions of its caller")
     waits_for_hook()
     dispatcher.fails = {"r": when}
     with transaction.atomic():
