@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 from uuid import UUID
 
 from flow_app.core.commands import Command
@@ -19,6 +19,8 @@ from flow_app.core.tasks import FlowTask
 
 if TYPE_CHECKING:
     from flow_app.core.context import StepContext, WorkflowContext
+
+T = TypeVar("T")
 
 
 class WakeReason(StrEnum):
@@ -166,6 +168,13 @@ class EventStore(Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """A transaction that joins the caller's, if there is one."""
 
+    def transact(self, act: Callable[[], T]) -> T:
+        """Run ``act`` in :meth:`transaction`, again when the database gave up on it: it reads anew what it decides by.
+
+        What stays wrong with the database is a StoreError, and nothing is written. Inside the caller's transaction
+        there is one try, and errors go to the caller as they are.
+        """
+
     def in_caller_transaction(self) -> bool:
         """Is a transaction open that the engine did not open (a test case's own does not count)?"""
 
@@ -186,8 +195,11 @@ class EventStore(Protocol):
         RunNotFoundError or RunConflictError (for the target of a child link); then nothing is written.
         """
 
-    def claim(self, run_id: str, *, lease: timedelta) -> RunRow | None:
-        """Take the lease of an open run: new epoch, ``wake_at`` = expiry. None when it has ended or is leased."""
+    def claim(self, run_id: str, *, lease: timedelta, unpinned_only: bool = False) -> RunRow | None:
+        """Take the lease of an open run: new epoch, ``wake_at`` = expiry. None when it has ended or is leased.
+
+        With ``unpinned_only`` a run of a build is left as it is, too.
+        """
 
     def park(self, row: RunRow, *, change: RunChange) -> RunRow | None:
         """Change the row if it still ends at ``row.last_sequence`` under lease ``row.lease_epoch``; None if not."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class AfterCommit(threading.local):
-    """Acts of this thread, kept until its outermost block has ended well, and forgotten when it has not."""
+    """Acts of this thread, kept until its outermost block has ended well. A block that fails forgets its own."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -17,17 +17,16 @@ class AfterCommit(threading.local):
     @contextmanager
     def block(self) -> Iterator[None]:
         """Put it around the transaction: the acts see everything committed."""
-        outermost = self._depth == 0
+        before = len(self._acts)
         self._depth += 1
         try:
             yield
         except BaseException:
-            if outermost:
-                self._acts = []
+            del self._acts[before:]
             raise
         finally:
             self._depth -= 1
-        if outermost:
+        if not self._depth:
             acts, self._acts = self._acts, []
             for act in acts:
                 act()

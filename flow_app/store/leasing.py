@@ -26,7 +26,7 @@ def grace_after(dispatches: int, grace: timedelta) -> timedelta:
 
 
 class Leasing(Transactions):
-    def claim(self, run_id: str, *, lease: timedelta) -> RunRow | None:
+    def claim(self, run_id: str, *, lease: timedelta, unpinned_only: bool = False) -> RunRow | None:
         """Take the lease of an open run; an expired one is taken over, and counted."""
         now, until = self.dialect.moment(self.clock), self.dialect.after(self.clock, lease)
         key = text_key(run_id)
@@ -34,9 +34,10 @@ class Leasing(Transactions):
 
         def take() -> list[tuple[Any, ...]]:
             if self.dialect.has_writing_cte:
-                return self.fetch(statements.claim_in_one(self.dialect, now.sql, until.sql), params)
+                sql = statements.claim_in_one(self.dialect, now.sql, until.sql, unpinned_only=unpinned_only)
+                return self.fetch(sql, params)
             with self.atomic(savepoint=False):
-                if not self.execute(statements.claim(now.sql, until.sql), params):
+                if not self.execute(statements.claim(now.sql, until.sql, unpinned_only=unpinned_only), params):
                     return []
                 return self.fetch(statements.select_claimed(self.dialect), (key,))
 

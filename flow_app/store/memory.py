@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
 from threading import RLock
+from typing import TypeVar
 from uuid import UUID
 
 from flow_app.core.codec import to_text
@@ -23,6 +24,8 @@ from flow_app.store.leasing import grace_after
 from flow_app.store.memory_rows import Rows
 from flow_app.store.records import meta_text, read_event, read_meta, text_digest
 from flow_app.store.rows import moved
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,10 @@ class InMemoryEventStore:
                 for run in before.values():
                     del run.events[run.row.last_sequence :]
                 raise
+
+    def transact(self, act: Callable[[], T]) -> T:
+        with self.transaction():
+            return act()
 
     def in_caller_transaction(self) -> bool:
         return False
@@ -121,10 +128,11 @@ class InMemoryEventStore:
             if hook.token_digest == token_digest and hook.run_id != run_id:
                 raise HookTokenConflictError(owner_run_id=hook.run_id, owner_hook_id=hook.hook_id)
 
-    def claim(self, run_id: str, *, lease: timedelta) -> RunRow | None:
+    def claim(self, run_id: str, *, lease: timedelta, unpinned_only: bool = False) -> RunRow | None:
         with self._lock:
             row, now = self._run(run_id).row, self.clock.now()
-            if row.status.is_terminal or (row.lease_expires_at is not None and row.lease_expires_at > now):
+            leased = row.lease_expires_at is not None and row.lease_expires_at > now
+            if row.status.is_terminal or leased or (unpinned_only and row.build is not None):
                 return None
             return self._move(
                 row,

@@ -68,19 +68,19 @@ def park(columns: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=16)
-def claim(now: str, until: str) -> str:
+def claim(now: str, until: str, *, unpinned_only: bool) -> str:
     """Parameters: until, until, key of the id, now. MariaDB assigns from left to right: the expiry comes last."""
     return (
         f"UPDATE {RUN} SET lease_epoch = lease_epoch + 1, "
         "lost_leases = CASE WHEN lease_expires_at IS NULL THEN lost_leases ELSE lost_leases + 1 END, "
         f"dispatches = 0, wake_reason = '{WakeReason.DRIVING.value}', wake_at = {until}, lease_expires_at = {until} "
         f"WHERE run_key = %s AND {_OPEN} AND (lease_expires_at IS NULL OR lease_expires_at <= {now})"
-    )
+    ) + (" AND build IS NULL" if unpinned_only else "")
 
 
 @lru_cache(maxsize=16)
-def claim_in_one(dialect: Dialect, now: str, until: str) -> str:
-    return f"{claim(now, until)} RETURNING {run_columns(dialect)}, {dialect.utc_now}"
+def claim_in_one(dialect: Dialect, now: str, until: str, *, unpinned_only: bool) -> str:
+    return f"{claim(now, until, unpinned_only=unpinned_only)} RETURNING {run_columns(dialect)}, {dialect.utc_now}"
 
 
 @lru_cache(maxsize=16)

@@ -71,6 +71,16 @@ class Transactions:
         with self._after_commit.block(), self.atomic():
             yield
 
+    def transact(self, act: Callable[[], T]) -> T:
+        """Run ``act`` in a transaction, again when the database gave up on it; inside the caller's once."""
+
+        def once() -> T:
+            with self.transaction():
+                return act()
+
+        with self._after_commit.block():  # outside of what is repeated: by then all is committed
+            return self.attempt(once)
+
     def in_caller_transaction(self) -> bool:
         """Is a transaction open that the engine did not open? The one around a Django TestCase does not count."""
         blocks: list[Any] = self.connection.atomic_blocks

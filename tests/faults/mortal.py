@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from flow_app.authoring.runtime import RegistryRuntime
 from flow_app.conf import Options
@@ -14,6 +14,8 @@ from flow_app.core.ports import EventStore
 from flow_app.dispatch import FlowScheduler, InlineDispatcher
 from flow_app.engine import FlowEngine
 from flow_app.testing import FakeClock
+
+T = TypeVar("T")
 
 #: What changes the database: each is a moment at which a process can die, before it and after it.
 WRITES = ("create", "claim", "append", "park", "take_due", "commit")
@@ -71,6 +73,20 @@ class MortalStore:
             yield
             moment = self._before("commit")
         self._after(moment)
+
+    def transact(self, act: Callable[[], T]) -> T:
+        moments: list[int] = []
+
+        def to_the_commit() -> T:
+            result = act()
+            moments.append(self._before("commit"))
+            return result
+
+        if self._dead:
+            raise Killed
+        result = self._store.transact(to_the_commit)
+        self._after(moments[-1])
+        return result
 
     def threads_see_writes(self) -> bool:
         return self._threads and self._store.threads_see_writes()

@@ -48,6 +48,17 @@ def test_an_ended_run_is_not_claimed_and_an_unknown_one_is_an_error(store):
         store.claim("missing", lease=LEASE)
 
 
+def test_a_claim_of_unpinned_runs_leaves_those_of_a_build_as_they_are(store):
+    pinned = begin(store, "pinned", build="2026-01")
+    begin(store, "unpinned")
+    assert store.claim("pinned", lease=LEASE, unpinned_only=True) is None
+    assert store.row("pinned") == pinned
+    assert store.claim("unpinned", lease=LEASE, unpinned_only=True) == store.row("unpinned")
+    assert store.claim("pinned", lease=LEASE).build == "2026-01"
+    with pytest.raises(RunNotFoundError):
+        store.claim("missing", lease=LEASE, unpinned_only=True)
+
+
 def test_one_of_many_racing_claims_wins(store):
     begin(store)
     results = at_once(*[lambda: store.claim("r1", lease=LEASE)] * 4)
