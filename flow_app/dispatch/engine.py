@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from django.core.signals import setting_changed
-from django.utils.module_loading import import_string
 
 from flow_app import conf
 from flow_app.authoring.runtime import RegistryRuntime
+from flow_app.core.ports import FlowTaskDispatcher
 from flow_app.engine import FlowEngine
+from flow_app.errors import ConfigurationError
 from flow_app.store import DjangoEventStore
 from flow_app.store.retention import RetentionStore
 
@@ -29,16 +30,30 @@ def _engine(using: str) -> FlowEngine:
         builds=options.builds,
         options=options,
         secrets=conf.secrets(),
-        observers=[_instance(observer) for observer in options.observers],
+        observers=[_instance(entry) for entry in options.observers],
         retention=RetentionStore(using),
     )
-    engine.services.dispatcher = import_string(options.dispatcher)(engine)
+    engine.services.dispatcher = _dispatcher(engine, options.dispatcher)
     return engine
 
 
-def _instance(observer: Any) -> Any:
-    found = import_string(observer) if isinstance(observer, str) else observer
-    return found() if isinstance(found, type) else found
+def _dispatcher(engine: FlowEngine, path: str) -> FlowTaskDispatcher:
+    factory = conf.dispatcher_factory(path)
+    try:
+        made: Any = factory(engine)
+    except TypeError as error:
+        raise ConfigurationError(f"FLOW_APP['DISPATCHER']: {path}(engine) is not possible: {error}") from error
+    if not callable(getattr(made, "dispatch_for_build", None)):
+        raise ConfigurationError(f"FLOW_APP['DISPATCHER'] names {path!r}, which makes no dispatcher: {made!r}.")
+    return cast("FlowTaskDispatcher", made)
+
+
+def _instance(entry: Any) -> Any:
+    found = conf.observer(entry)
+    try:
+        return found() if isinstance(found, type) else found
+    except TypeError as error:
+        raise ConfigurationError(f"FLOW_APP['OBSERVERS']: {entry!r} cannot be made: {error}") from error
 
 
 def _forget(*, setting: str, **kwargs: Any) -> None:
