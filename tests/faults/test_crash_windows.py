@@ -106,7 +106,7 @@ def test_every_death_in_memory(script: Script, options: Options, threads: bool) 
     model = live()
     writes = len(model.host.fate.writes)
     assert {"create", "claim", "append", "park", "commit"} <= set(model.host.fate.writes)
-    for deaths in [*single_deaths(writes), *pairs_of_deaths(writes, 40)]:
+    for deaths in [*single_deaths(writes), *pairs_of_deaths(writes, 30)]:
         check(live(deaths), model, serial=not threads)
 
 
@@ -118,5 +118,5 @@ def test_every_death_on_the_database(script: Script) -> None:
 
     model = live("model")
     writes = len(model.host.fate.writes)
-    for index, deaths in enumerate([*single_deaths(writes), *pairs_of_deaths(writes, 15)]):
+    for index, deaths in enumerate([*single_deaths(writes), *pairs_of_deaths(writes, 6)]):
         check(live(f"run-{index}", deaths), model)
