@@ -78,7 +78,8 @@ class FlowScheduler:
     def _take(self, limit: int) -> Sequence[DueRun]:
         """Take due runs. A missing route undoes the taking, or is what the run says it waits for."""
         store = self.engine.store
-        with store.transaction():
+
+        def take() -> Sequence[DueRun]:
             due = store.take_due(limit=limit, grace=self.engine.services.options.dispatch_grace)
             for run in due:
                 if self.dispatcher.has_route(run.build):
@@ -86,7 +87,9 @@ class FlowScheduler:
                 if not self.skips:
                     raise RuntimeBuildRouteNotFoundError(run.build)
                 store.park(store.row(run.run_id), change=RunChange(wake_reason=WakeReason.NO_WORKER))
-        return due
+            return due
+
+        return store.transact(take)
 
     def _send(self, run: DueRun) -> bool:
         """One bad run never stops the others."""

@@ -18,19 +18,24 @@ from flow_app.errors import RunConflictError
 def request(services: Services, run_id: str, *, reason: str | None, meta: Meta | None = None) -> bool:
     """Record the one cancellation request of a run; True when this call did. See FlowEngine.request_cancellation."""
     asked = CancellationRequest(check_reason(reason))
-    store = services.store
-    with store.transaction():
-        row = store.lock(run_id)
-        if row.status.is_terminal:
-            return False
-        recorded = row.status is RunStatus.CANCELLING
-        if recorded:
-            _check_same(services, row, asked)
-        services.admit(run_id, row.build, or_routed=True)
-        if not recorded:
-            services.append(row, (ev.RunCancellationRequested(asked),), change=_cancelling(services, row), meta=meta)
-    services.dispatch_drive(run_id, row.build)
-    return not recorded
+    row, recorded = services.store.transact(lambda: _record(services, run_id, asked, meta))
+    if not row.status.is_terminal:
+        services.dispatch_drive(run_id, row.build)
+    return recorded
+
+
+def _record(services: Services, run_id: str, asked: CancellationRequest, meta: Meta | None) -> tuple[RunRow, bool]:
+    """Record the request unless it is recorded or the run has ended; was it done?"""
+    row = services.store.lock(run_id)
+    if row.status.is_terminal:
+        return row, False
+    repeated = row.status is RunStatus.CANCELLING
+    if repeated:
+        _check_same(services, row, asked)
+    services.admit(run_id, row.build, or_routed=True)
+    if not repeated:
+        services.append(row, (ev.RunCancellationRequested(asked),), change=_cancelling(services, row), meta=meta)
+    return row, not repeated
 
 
 def _check_same(services: Services, row: RunRow, asked: CancellationRequest) -> None:
@@ -78,10 +83,13 @@ def _terminate(
     meta: Meta | None,
 ) -> bool:
     """Append a terminal event at once; False when the run has ended already, whichever way."""
-    with services.store.transaction():
+
+    def end() -> bool:
         row = services.store.lock(run_id)
         if row.status.is_terminal:
             return False
         change = rows.ended(status, outcome, error=error, now=services.store.clock.now())
         services.append(row, (event,), change=change | rows.unblocked(row), meta=meta)
-    return True
+        return True
+
+    return services.store.transact(end)

@@ -83,31 +83,42 @@ def _resolve(
 ) -> bool:
     """Write how a hook was resolved, unless it is resolved already. Then dispatch the run."""
     check_id(hook_id, what="hook id")
-    store = services.store
-    with store.transaction():
-        row = store.lock(run_id)
-        hook = store.hook(row, hook_id)
-        if hook is None:
-            _refuse_unknown(row, hook_id)
-        now = store.clock.now()
-        expired = hook.status is HookStatus.ACTIVE and hook.expires_at is not None and hook.expires_at <= now
-        writes: ev.Event | None = None
-        if row.status.is_terminal:
-            _check_ended(row, hook, event)
-        else:
-            if hook.status in (HookStatus.ACTIVE, _resolved_as(event)):
-                services.admit(run_id, row.build, or_routed=True)
-            if hook.status is HookStatus.ACTIVE:
-                writes = ev.HookExpired(hook_id) if expired else event
-            else:
-                _check_same(run_id, hook, event)
-        if writes is not None:
-            row = services.append(row, (writes,), change=_one_hook_less(services, row), meta=meta)
-    if expired and writes is not None:
+    row, written = services.store.transact(lambda: _write(services, run_id, hook_id, event, meta))
+    if isinstance(written, ev.HookExpired):
         _refuse_late(services, row, hook_id)
     if not row.status.is_terminal:
         services.dispatch_drive(run_id, row.build)
-    return writes is not None
+    return written is not None
+
+
+def _write(
+    services: Services, run_id: str, hook_id: str, event: ev.HookReceived | ev.HookDisposed, meta: Meta | None
+) -> tuple[RunRow, ev.Event | None]:
+    """Write what becomes of the hook, if anything does; the row after it."""
+    row = services.store.lock(run_id)
+    hook = services.store.hook(row, hook_id)
+    if hook is None:
+        _refuse_unknown(row, hook_id)
+    decided = _decide(services, row, hook, event)
+    if decided is not None:
+        row = services.append(row, (decided,), change=_one_hook_less(services, row), meta=meta)
+    return row, decided
+
+
+def _decide(
+    services: Services, row: RunRow, hook: HookRow, event: ev.HookReceived | ev.HookDisposed
+) -> ev.Event | None:
+    """What becomes of the hook: this, or its deadline has passed. None when it is resolved in just this way."""
+    if row.status.is_terminal:
+        _check_ended(row, hook, event)
+        return None
+    if hook.status in (HookStatus.ACTIVE, _resolved_as(event)):
+        services.admit(row.run_id, row.build, or_routed=True)
+    if hook.status is not HookStatus.ACTIVE:
+        _check_same(row.run_id, hook, event)
+        return None
+    late = hook.expires_at is not None and hook.expires_at <= services.store.clock.now()
+    return ev.HookExpired(hook.hook_id) if late else event
 
 
 def _refuse_late(services: Services, row: RunRow, hook_id: str) -> NoReturn:

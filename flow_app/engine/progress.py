@@ -14,7 +14,8 @@ def record(services: Services, run_id: str, progress: WorkflowProgress, *, meta:
     """Record progress; False when the same was recorded before. See :meth:`FlowEngine.record_progress`."""
     event = ev.RunProgressRecorded(progress.to_payload(limits=services.options.limits))
     store = services.store
-    with store.transaction():
+
+    def write() -> bool:
         row = store.lock(run_id)
         if row.status.is_terminal:
             raise RunTerminalError(run_id, "progress")
@@ -24,14 +25,17 @@ def record(services: Services, run_id: str, progress: WorkflowProgress, *, meta:
                 raise ProgressConflictError(run_id, event.progress_id)
             return False
         services.append(row, (event,), change=rows.of_progress((event,)), meta=meta)
-    return True
+        return True
+
+    return store.transact(write)
 
 
 def link_child(services: Services, run_id: str, child: ChildOperationReference, *, meta: Meta | None = None) -> bool:
     """Link a child operation; False when the same was linked before. See FlowEngine.link_child_operation."""
     event = ev.ChildOperationLinked(child.to_payload(limits=services.options.limits))
     store = services.store
-    with store.transaction():
+
+    def write() -> bool:
         row = store.lock(run_id)
         if row.status.is_terminal:
             raise RunTerminalError(run_id, "child operations")
@@ -41,4 +45,6 @@ def link_child(services: Services, run_id: str, child: ChildOperationReference, 
                 raise ChildOperationConflictError(run_id, event.reference_id)
             return False
         services.append(row, (event,), change=RunChange(), meta=meta)
-    return True
+        return True
+
+    return store.transact(write)

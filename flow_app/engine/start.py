@@ -186,7 +186,8 @@ def _start_again(services: Services, statement: Statement) -> str:
     callers that both had one and wanted the row for themselves would deadlock.
     """
     run_id = statement.run_id
-    with services.store.transaction():
+
+    def read() -> RunRow:
         row = services.store.row(run_id)
         recorded = services.store.events_of_type(row, ev.RunCreated.type)
         if not recorded:
@@ -195,6 +196,9 @@ def _start_again(services: Services, statement: Statement) -> str:
         contradiction = statement.contradiction(created)
         if contradiction is not None:
             raise RunConflictError(run_id, contradiction)
+        return row
+
+    row = services.store.transact(read)
     if not row.status.is_terminal:
         services.admit(run_id, row.build, or_routed=True)
         services.dispatch_drive(run_id, row.build)

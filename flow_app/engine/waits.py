@@ -20,26 +20,31 @@ from flow_app.errors import InvalidTransitionError, RunTerminalError
 def resume(services: Services, run_id: str, wait_id: str, *, meta: Meta | None = None) -> bool:
     """Complete a wait, due or not; True when this call did. See :meth:`FlowEngine.resume_wait`."""
     check_id(wait_id, what="wait id")
-    store = services.store
-    with store.transaction():
-        row = store.lock(run_id)
-        state = load_state(services, row)
-        wait = state.waits.get(wait_id)
-        if wait is None:
-            if row.status.is_terminal:
-                raise RunTerminalError(run_id, "timers")
-            raise InvalidTransitionError(f"wait {wait_id!r} was never created", run_id=run_id)
+    row, completed = services.store.transact(lambda: _complete(services, run_id, wait_id, meta))
+    if not row.status.is_terminal:
+        services.dispatch_drive(run_id, row.build)
+    return completed
+
+
+def _complete(services: Services, run_id: str, wait_id: str, meta: Meta | None) -> tuple[RunRow, bool]:
+    """Complete the wait unless it is completed or the run has ended; was it done?"""
+    row = services.store.lock(run_id)
+    state = load_state(services, row)
+    wait = state.waits.get(wait_id)
+    if wait is None:
         if row.status.is_terminal:
-            return False
-        services.admit(run_id, row.build, or_routed=True)
-        completes = wait.status is WaitStatus.WAITING
-        if completes:
-            _complete(services, row, state, wait_id, meta)
-    services.dispatch_drive(run_id, row.build)
-    return completes
+            raise RunTerminalError(run_id, "timers")
+        raise InvalidTransitionError(f"wait {wait_id!r} was never created", run_id=run_id)
+    if row.status.is_terminal:
+        return row, False
+    services.admit(run_id, row.build, or_routed=True)
+    completes = wait.status is WaitStatus.WAITING
+    if completes:
+        _append(services, row, state, wait_id, meta)
+    return row, completes
 
 
-def _complete(services: Services, row: RunRow, state: RunState, wait_id: str, meta: Meta | None) -> None:
+def _append(services: Services, row: RunRow, state: RunState, wait_id: str, meta: Meta | None) -> None:
     now = services.store.clock.now()
     event = ev.WaitCompleted(wait_id)
     evolve(state, Recorded(state.last_sequence + 1, event, now))
