@@ -22,6 +22,7 @@ from flow_app.core.payload import IMPORT_LIMITS, Payload, dumps
 from flow_app.core.policy import (
     CancellationRequest,
     ChildOperationReference,
+    OnExhausted,
     RetryPolicy,
     WorkflowProgress,
     check_reason,
@@ -58,6 +59,16 @@ def _policy_text(policy: RetryPolicy) -> str:
     return dumps(policy.to_tree())
 
 
+def _read_policy(tree: Tree) -> RetryPolicy:
+    return _policy(tree["max_attempts"], tree["delay_ms"], tree.get("on_exhausted", OnExhausted.FAIL_RUN))
+
+
+@lru_cache(maxsize=256, typed=True)
+def _policy(max_attempts: int, delay_ms: int, on_exhausted: str) -> RetryPolicy:
+    """Histories repeat the few policies of their steps."""
+    return RetryPolicy(max_attempts, delay_ms, OnExhausted(on_exhausted))
+
+
 def _write_request(request: CancellationRequest) -> Tree:
     return {} if request.reason is None else {"reason": request.reason}
 
@@ -91,7 +102,7 @@ def _field(name: str, kind: str) -> _Field:
         case "WorkflowSpec":
             return _Field(name, WorkflowSpec.to_tree, WorkflowSpec.from_tree, WorkflowSpec.to_tree)
         case "RetryPolicy":
-            return _Field(name, RetryPolicy.to_tree, RetryPolicy.from_tree, RetryPolicy.to_tree, _policy_text)
+            return _Field(name, RetryPolicy.to_tree, _read_policy, RetryPolicy.to_tree, _policy_text)
         case "CancellationRequest":
             return _Field(name, _write_request, _read_request, _write_request)
         case "int":
@@ -111,6 +122,9 @@ _FIELDS: Mapping[type[Event], tuple[_Field, ...]] = {
 _LABELLED = {
     event: tuple((f"{dumps(field.name)}:", field) for field in sorted(fields, key=operator.attrgetter("name")))
     for event, fields in _FIELDS.items()
+}
+_READERS = {
+    event.type: (event, tuple((field.name, field.read) for field in fields)) for event, fields in _FIELDS.items()
 }
 
 
@@ -141,11 +155,13 @@ def to_text(event: Event) -> str:
 
 def from_body(event_type: str, body: Tree) -> Event:
     """Rebuild a stored event. Raises PayloadError when the type is unknown or a field does not fit."""
-    kind = EVENT_TYPES.get(event_type)
-    if kind is None:
+    found = _READERS.get(event_type)
+    if found is None:
         raise PayloadError(f"names the unknown event type {event_type!r}", what="stored event")
+    kind, readers = found
     try:
-        return kind(*[field.read(body.get(field.name)) for field in _FIELDS[kind]])
+        get = body.get
+        return kind(*[read(get(name)) for name, read in readers])
     except (KeyError, TypeError, ValueError, AttributeError, FlowError) as error:
         raise PayloadError(f"is no {event_type}: {error}", what="stored event") from None
 

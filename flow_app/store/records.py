@@ -16,6 +16,8 @@ from flow_app.core.ports import NewEvent, Recorded
 from flow_app.errors import FlowError, StoreError
 from flow_app.store.dialects import Dialect
 
+_parse = json.JSONDecoder().raw_decode
+
 #: Columns that :func:`values_of` writes, after the run.
 EVENT_COLUMNS = ("sequence", "event_id", "type", "payload", "digest", "meta", "recorded_at")
 
@@ -77,7 +79,7 @@ def read_event(run_id: str, sequence: int, kind: str, payload: str, digest: str)
     if text_digest(payload) != digest:
         raise StoreError(f"Event {sequence} of run {run_id!r} does not match its digest: its row was changed.")
     try:
-        return from_body(kind, json.loads(payload))
+        return from_body(kind, _parse(payload)[0])
     except (ValueError, RecursionError, FlowError) as error:
         raise StoreError(f"Event {sequence} of run {run_id!r} cannot be read back: {error}") from error
 
