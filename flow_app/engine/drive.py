@@ -73,18 +73,21 @@ def drive(services: Services, run_id: str, *, complete_due: bool = False, now: d
             "Call start or resume there instead, which drive on commit",
             run_id=run_id,
         )
-    if services.builds is not None:
-        _leave_to_its_build(services, run_id)
     if now is not None:
         now = instants.utc(now, what="now")
-    row = services.store.claim(run_id, lease=services.options.lease)
+    builds_differ = services.builds is not None
+    if builds_differ:
+        _leave_to_its_build(services, run_id)
+    row = services.store.claim(run_id, lease=services.options.lease, unpinned_only=not builds_differ)
     if row is None:
+        if not builds_differ:
+            _leave_to_its_build(services, run_id)
         return []
     return Drive(services, row, now=now).run(complete_due=complete_due)
 
 
 def _leave_to_its_build(services: Services, run_id: str) -> None:
-    """Where builds are told apart, a run of another one is not even claimed: its own driver may still be at it."""
+    """Raise for a run of another build, which is not even claimed: its own driver may still be at it."""
     row = services.store.row(run_id)
     try:
         if not row.status.is_terminal:
@@ -120,12 +123,11 @@ class Drive:
 
     def run(self, *, complete_due: bool) -> list[Wakeup]:
         try:
-            self._admit()
             self.journal.load()
             self._bring_in_due(complete_due=complete_due)
             while self._turn():
                 pass
-        except (LeaseLostError, RuntimeBuildUnavailableError):
+        except LeaseLostError:
             raise
         except Exception as error:
             # With the database in trouble the run is not to blame: its lease expires, and the scheduler brings it back.
@@ -139,16 +141,6 @@ class Drive:
             self._abandoned = True
         waits = [Wakeup("wait", self.journal.row.run_id, wait_id) for wait_id in self.journal.completed_waits]
         return waits + self._released
-
-    def _admit(self) -> None:
-        row = self.journal.row
-        try:
-            self.services.admit(row.run_id, row.build)
-        except RuntimeBuildUnavailableError:
-            wake_at = self.services.store.clock.now() + self.services.options.dispatch_grace
-            change = RunChange(lease_expires_at=None, wake_at=wake_at, wake_reason=WakeReason.NO_WORKER)
-            self.services.store.park(row, change=change)
-            raise
 
     def _block(self, error: Exception) -> None:
         """Say on the row what stops the run, and when it is tried again. An event that came meanwhile tries at once."""

@@ -6,11 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from flow_app import ChildOperationReference, WorkflowProgress, workflow
+from flow_app import ChildOperationReference, RuntimeBuildCompatibility, WorkflowProgress, workflow
+from flow_app.authoring.runtime import RegistryRuntime
 from flow_app.conf import Options
+from flow_app.core.ports import EventStore
 from flow_app.core.snapshot import RunStatus
 from flow_app.core.tasks import DriveRun, ResumeDueWaits, ResumeHookByToken, ResumeWait
 from flow_app.dispatch import FlowScheduler, RuntimeBuildTaskRouter, handle_task
+from flow_app.engine import FlowEngine
 from flow_app.errors import (
     ConfigurationError,
     InvalidRuntimeBuildIdError,
@@ -302,3 +305,18 @@ def test_what_names_no_build_goes_to_the_unpinned_route():
     assert unpinned.take() == [DriveRun("r1")]
     with pytest.raises(RuntimeBuildRouteNotFoundError):
         router(b1=Queue()).dispatch(DriveRun("r1"))
+
+
+def test_a_process_that_knows_no_builds_leaves_a_pinned_run_untouched(store: EventStore) -> None:
+    workflow("pinned")(lambda ctx: ctx.complete())
+    owner = FlowEngine(store, RegistryRuntime(), builds=RuntimeBuildCompatibility("v1"))
+    run_id = owner.start("pinned")
+    before = store.row(run_id)
+    stranger = FlowEngine(store, RegistryRuntime())
+    for _ in range(3):
+        with pytest.raises(RuntimeBuildUnavailableError):
+            stranger.resume_scheduled_run(run_id)
+    after = store.row(run_id)
+    assert (after.lease_epoch, after.dispatches, after.wake_at) == (0, before.dispatches, before.wake_at)
+    assert after.wake_reason == "no_worker"
+    assert owner.drive(run_id).status == "completed"
