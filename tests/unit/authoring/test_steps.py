@@ -96,7 +96,6 @@ def _keyword_default(value, *, currency="EUR"):
         (lambda value: value + 1, 8),
         (functools.partial(_both, value=9), ("a", 9)),
     ],
-    ids=str,
 )
 def test_a_body_gets_what_its_signature_asks_for(body, result):
     assert step("unit-charge")(body).run(context()) == result
