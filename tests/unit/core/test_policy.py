@@ -209,7 +209,7 @@ def test_scenario_080_an_invalid_child_reference_is_refused(child, reason):
         child.to_payload()
 
 
-@pytest.mark.parametrize("extra", [float("nan"), {1: 2}, {1}, object()], ids=repr)
+@pytest.mark.parametrize("extra", [float("nan"), {1: 2}, {1}, object()], ids=["nan", "int key", "set", "object"])
 def test_details_and_metadata_are_payloads_and_refused_like_them(extra):
     with pytest.raises(PayloadError, match="progress details"):
         WorkflowProgress("p", 1, details=extra).to_payload()
