@@ -221,7 +221,7 @@ class HookTokenKeyMissingError(FlowError):
     def __init__(self, run_id: str, hook_id: str) -> None:
         super().__init__(
             f"Run {run_id!r}: no key among SECRET_KEY and SECRET_KEY_FALLBACKS derives the token of hook {hook_id!r}. "
-            "Add the key it was created with to SECRET_KEY_FALLBACKS."
+            "Add the key it was created with to SECRET_KEY_FALLBACKS; a token given by hand cannot be derived."
         )
         self.run_id = run_id
         self.hook_id = hook_id
@@ -297,12 +297,12 @@ class StepNotRegisteredError(FlowError):
 
 
 class PayloadError(FlowError):
-    """A value cannot be stored; ``path`` says where in it, as ``$.items[3].price``."""
+    """A value cannot be stored or read back; ``path`` says where in it, as ``$.items[3].price``."""
 
     code = "payload"
 
-    def __init__(self, reason: str, *, path: str = "$", what: str = "value") -> None:
-        super().__init__(f"{what} cannot be stored: {path} {reason}.")
+    def __init__(self, reason: str, *, path: str = "$", what: str = "value", cannot_be: str = "stored") -> None:
+        super().__init__(f"{what} cannot be {cannot_be}: {path} {reason}.")
         self.reason = reason
         self.path = path
         self.what = what

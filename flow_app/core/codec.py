@@ -157,13 +157,13 @@ def from_body(event_type: str, body: Tree) -> Event:
     """Rebuild a stored event. Raises PayloadError when the type is unknown or a field does not fit."""
     found = _READERS.get(event_type)
     if found is None:
-        raise PayloadError(f"names the unknown event type {event_type!r}", what="stored event")
+        raise PayloadError(f"names the unknown event type {event_type!r}", what="stored event", cannot_be="read")
     kind, readers = found
     try:
         get = body.get
         return kind(*[read(get(name)) for name, read in readers])
     except (KeyError, TypeError, ValueError, AttributeError, FlowError) as error:
-        raise PayloadError(f"is no {event_type}: {error}", what="stored event") from None
+        raise PayloadError(f"is no {event_type}: {error}", what="stored event", cannot_be="read") from None
 
 
 def to_data(event: Event) -> Tree:
@@ -190,7 +190,7 @@ def event_from_wire(wire: Mapping[str, Any]) -> Event:
     event_type = wire.get("type")
     kind = EVENT_TYPES.get(event_type) if isinstance(event_type, str) else None
     if kind is None:
-        raise PayloadError(f"names the unknown event type {event_type!r}", what="event")
+        raise PayloadError(f"names the unknown event type {event_type!r}", what="event", cannot_be="read")
     body = dict(wire)
     try:
         for field in _FIELDS[kind]:
@@ -200,7 +200,7 @@ def event_from_wire(wire: Mapping[str, Any]) -> Event:
             body["token"] = as_digest(body["token"])
         return from_body(kind.type, body)
     except (KeyError, TypeError, InvalidTransitionError) as error:
-        raise PayloadError(f"is no {event_type}: {error!r}", what="event") from None
+        raise PayloadError(f"is no {event_type}: {error!r}", what="event", cannot_be="read") from None
 
 
 def _import_payload(name: str, value: Any) -> Payload:
@@ -235,4 +235,4 @@ def envelope_from_wire(wire: Mapping[str, Any]) -> EventEnvelope:
             meta=dict(wire.get("meta") or {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise PayloadError(f"is no event envelope: {error!r}", what="envelope") from None
+        raise PayloadError(f"is no event envelope: {error!r}", what="envelope", cannot_be="read") from None

@@ -98,11 +98,11 @@ def command_from_wire(wire: Mapping[str, Any], *, limits: Limits = DEFAULT_LIMIT
     kind = wire.get("type")
     read = _READERS.get(kind) if isinstance(kind, str) else None
     if read is None:
-        raise PayloadError(f"names the unknown command type {kind!r}", what="command")
+        raise PayloadError(f"names the unknown command type {kind!r}", what="command", cannot_be="read")
     try:
         return read(wire, limits)
     except (KeyError, TypeError, ValueError, AttributeError, InvalidTransitionError) as error:
-        raise PayloadError(f"is no {kind}: {error}", what="command") from None
+        raise PayloadError(f"is no {kind}: {error}", what="command", cannot_be="read") from None
 
 
 def _step(wire: Mapping[str, Any], limits: Limits) -> ScheduleStep:

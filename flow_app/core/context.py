@@ -19,11 +19,12 @@ from flow_app.core.policy import (
     HookMetadata,
     RetryPolicy,
     WorkflowProgress,
+    expect,
 )
 from flow_app.core.snapshot import HookStatus, StepStatus, WaitStatus
 from flow_app.core.spec import WorkflowSpec
 from flow_app.core.state import RunState
-from flow_app.errors import HookTokenKeyMissingError
+from flow_app.errors import HookTokenKeyMissingError, InvalidTransitionError
 
 Secrets = Sequence[str | bytes]
 
@@ -163,10 +164,10 @@ class WorkflowContext:
         return cmd.Timeout(deadline, reason)
 
     def record_progress(self, progress: WorkflowProgress) -> cmd.RecordProgress:
-        return cmd.RecordProgress(progress)
+        return cmd.RecordProgress(expect(WorkflowProgress, progress, what="progress"))
 
     def link_child_operation(self, child: ChildOperationReference) -> cmd.LinkChildOperation:
-        return cmd.LinkChildOperation(child)
+        return cmd.LinkChildOperation(expect(ChildOperationReference, child, what="child operation"))
 
     def step(
         self, step_id: str, step: str | StepReference, input: object = None, *, retry: RetryPolicy | None = None
@@ -175,7 +176,13 @@ class WorkflowContext:
         payload = self._payload(input, f"input of step {step_id!r}")
         if isinstance(step, str):
             return cmd.ScheduleStep(step_id, step, payload, retry)
-        return cmd.ScheduleStep(step_id, step.step_name, payload, retry, step.retry)
+        given: object = step
+        if not isinstance(given, StepReference):
+            name = getattr(given, "__qualname__", None) or repr(given)
+            raise InvalidTransitionError(
+                f"step {step_id!r} was given {name}, which is no step; decorate it with @step", run_id=self.run_id
+            )
+        return cmd.ScheduleStep(step_id, given.step_name, payload, retry, given.retry)
 
     def schedule_step(
         self, step_id: str, step: str | StepReference, input: object = None, *, retry: RetryPolicy | None = None
@@ -185,7 +192,10 @@ class WorkflowContext:
 
     def schedule_steps(self, steps: Iterable[cmd.ScheduleStep]) -> cmd.ScheduleSteps:
         """Run a batch: all members are declared durably first, then run side by side, each outcome on its own."""
-        return cmd.ScheduleSteps(tuple(steps))
+        members = expect(Iterable, steps, what="the batch of schedule_steps")  # type: ignore[type-abstract]
+        return cmd.ScheduleSteps(
+            tuple(expect(cmd.ScheduleStep, member, what="a member of schedule_steps") for member in members)
+        )
 
     def wait_until(self, wait_id: str, resume_at: datetime) -> cmd.WaitUntil:
         """Wait for an absolute instant (an aware datetime)."""

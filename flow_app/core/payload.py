@@ -166,7 +166,7 @@ class _Encoder:
         for rich in _RICH:
             if isinstance(value, rich.type):
                 return {rich.tag: self._rich(rich, value, path)}
-        raise self._error(f"is a {_type_name(value)}, which is neither JSON nor a supported type", path)
+        raise self._error(f"is {_a_type(value)}, which is neither JSON nor a supported type", path)
 
     def _int(self, value: int, path: str) -> int:
         if not -_MAX_INT < value < _MAX_INT:
@@ -201,7 +201,7 @@ class _Encoder:
         tree: dict[str, Json] = {}
         for key, item in value.items():
             if not isinstance(key, str):
-                raise self._error(f"has a key that is a {_type_name(key)}, but keys must be strings", path)
+                raise self._error(f"has a key that is {_a_type(key)}, but keys must be strings", path)
             text = _string(key)
             if text in tree:
                 raise self._error(f"has the key {text!r} twice", path)
@@ -224,9 +224,15 @@ def _string(value: str) -> str:
     return text
 
 
-def _type_name(value: object) -> str:
+def _a_type(value: object) -> str:
     kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return with_article(
+        kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 # --- rich types -----------------------------------------------------------------------------------------------------
@@ -307,11 +313,13 @@ def _decode_tagged(key: str, item: Json) -> Any:
         return {key[1:]: decode(item)}
     read = _READ.get(key)
     if read is None:
-        raise PayloadError(f"has the unknown type tag {key!r}", what="stored payload")
+        raise PayloadError(f"has the unknown type tag {key!r}", what="stored payload", cannot_be="read")
     try:
         return read(item)
     except (ValueError, TypeError, AttributeError, OverflowError, InvalidOperation, binascii.Error) as error:
-        raise PayloadError(f"has a {key} that cannot be read: {error}", what="stored payload") from None
+        raise PayloadError(
+            f"has a {key} that cannot be read: {error}", what="stored payload", cannot_be="read"
+        ) from None
 
 
 def _plain(tree: Json) -> Any:

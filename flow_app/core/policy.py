@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from flow_app.core.identifiers import check_id, check_run_id
 from flow_app.core.instants import MAX_DELAY_MS
-from flow_app.core.payload import DEFAULT_LIMITS, Json, Limits, Payload
+from flow_app.core.payload import DEFAULT_LIMITS, Json, Limits, Payload, with_article
 from flow_app.errors import InvalidRunIdError, InvalidTransitionError
 
 _U32 = 2**32 - 1
@@ -23,6 +23,16 @@ def _whole(value: object, *, what: str, top: int, least: int = 0) -> int:
     if not least <= value <= top:
         raise InvalidTransitionError(f"{what} is outside {least} to {top}")  # the number may be endless
     return int(value)
+
+
+T = TypeVar("T")
+
+
+def expect(kind: type[T], value: object, *, what: str) -> T:
+    """The value, or InvalidTransitionError when it is of another kind."""
+    if not isinstance(value, kind):
+        raise InvalidTransitionError(f"{what} must be {with_article(kind.__name__)}, not {type(value).__name__}")
+    return value
 
 
 class OnExhausted(StrEnum):
@@ -57,9 +67,10 @@ class RetryPolicy:
     @classmethod
     def fixed(cls, max_attempts: int, delay: timedelta = timedelta()) -> RetryPolicy:
         """``max_attempts`` attempts (at least one), ``delay`` apart; a part of a millisecond counts as a whole one."""
-        if delay < timedelta():
+        if expect(timedelta, delay, what="retry delay") < timedelta():
             raise InvalidTransitionError(f"retry delay {delay} is negative")
-        return cls(max_attempts=max(1, max_attempts), delay_ms=-(delay // timedelta(microseconds=1) // -1000))
+        attempts = max(1, max_attempts) if isinstance(max_attempts, int) else max_attempts
+        return cls(max_attempts=attempts, delay_ms=-(delay // timedelta(microseconds=1) // -1000))
 
     def continue_workflow_on_failure(self) -> RetryPolicy:
         """The same policy, but the last failure goes back to the workflow instead of failing the run."""

@@ -107,14 +107,14 @@ def task_from_wire(wire: Mapping[str, Any]) -> FlowTask:
     name = wire.get("type")
     kind = _TASKS.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise PayloadError(f"names the unknown task type {name!r}", what="task")
+        raise PayloadError(f"names the unknown task type {name!r}", what="task", cannot_be="read")
     fields = {name: value for name, value in wire.items() if name != "type"}
     try:
         if fields.get("now") is not None:
             fields["now"] = instants.from_text(fields["now"])
         return kind(**fields)
     except (TypeError, ValueError, InvalidTransitionError) as error:
-        raise PayloadError(f"is no {kind.type}: {error}", what="task") from None
+        raise PayloadError(f"is no {kind.type}: {error}", what="task", cannot_be="read") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from flow_app.core.events import EventEnvelope, RunCreated
 from flow_app.core.identifiers import check_id, check_run_id
+from flow_app.core.policy import expect
 from flow_app.core.ports import NewEvent, NewRun, Recorded, RunRow, WakeReason
 from flow_app.core.projection import evolve
 from flow_app.core.snapshot import RunStatus
@@ -18,7 +19,10 @@ from flow_app.errors import InvalidTransitionError, RunConflictError
 
 def import_run(services: Services, history: Iterable[EventEnvelope]) -> str:
     """Write a whole history as a new run; see :meth:`FlowEngine.import_run`."""
-    envelopes = list(history)
+    envelopes = [
+        expect(EventEnvelope, item, what="an item of an imported history")
+        for item in expect(Iterable, history, what="an imported history")  # type: ignore[type-abstract]
+    ]
     if not envelopes:
         raise InvalidTransitionError("an imported history needs at least run_created")
     run_id = check_run_id(envelopes[0].run_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flow_app.core import events as ev
-from flow_app.core.policy import ChildOperationReference, WorkflowProgress
+from flow_app.core.policy import ChildOperationReference, WorkflowProgress, expect
 from flow_app.core.ports import RunChange
 from flow_app.engine import rows
 from flow_app.engine.services import Meta, Services
@@ -12,6 +12,7 @@ from flow_app.errors import ChildOperationConflictError, ProgressConflictError, 
 
 def record(services: Services, run_id: str, progress: WorkflowProgress, *, meta: Meta | None = None) -> bool:
     """Record progress; False when the same was recorded before. See :meth:`FlowEngine.record_progress`."""
+    expect(WorkflowProgress, progress, what="progress")
     event = ev.RunProgressRecorded(progress.to_payload(limits=services.options.limits))
     store = services.store
 
@@ -32,6 +33,7 @@ def record(services: Services, run_id: str, progress: WorkflowProgress, *, meta:
 
 def link_child(services: Services, run_id: str, child: ChildOperationReference, *, meta: Meta | None = None) -> bool:
     """Link a child operation; False when the same was linked before. See FlowEngine.link_child_operation."""
+    expect(ChildOperationReference, child, what="child operation")
     event = ev.ChildOperationLinked(child.to_payload(limits=services.options.limits))
     store = services.store
 

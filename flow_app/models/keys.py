@@ -10,5 +10,12 @@ import hashlib
 
 
 def text_key(*parts: str) -> str:
-    """SHA-256, in hex, of the exact text; several parts are joined by NUL, which no id contains."""
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    """SHA-256, in hex, of the exact text; several parts are joined by NUL, which no id contains.
+
+    What is no text, as a host may look for, gets a digest that nothing stored has.
+    """
+    try:
+        text = "\0".join(parts)
+    except TypeError:
+        text = "\0no text\0"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

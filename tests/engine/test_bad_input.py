@@ -26,6 +26,7 @@ from flow_app.errors import (
     InvalidRunIdError,
     InvalidTransitionError,
     PayloadError,
+    RunNotFoundError,
 )
 from flow_app.store import DjangoEventStore, InMemoryEventStore
 from flow_app.testing import FakeClock
@@ -283,3 +284,43 @@ def test_progress_as_large_as_it_may_be_is_kept(engine: FlowEngine) -> None:
     assert engine.record_progress("r", top)
     assert engine.snapshot("r").latest_progress == top
     assert not engine.record_progress("r", top)
+
+
+# --- things that are not what they should be -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("item", [None, {"progress_id": "p", "completed": 1}, "p"], ids=repr)
+def test_progress_and_children_that_are_none(engine: FlowEngine, item: Any) -> None:
+    waiting_run(engine)
+    error = refused(engine, InvalidTransitionError, lambda: engine.record_progress("r", item))
+    assert "must be a WorkflowProgress" in str(error)
+    error = refused(engine, InvalidTransitionError, lambda: engine.link_child_operation("r", item))
+    assert "must be a ChildOperationReference" in str(error)
+
+
+@pytest.mark.parametrize(
+    "decide",
+    [
+        lambda ctx: ctx.record_progress({"progress_id": "p"}),
+        lambda ctx: ctx.link_child_operation(None),
+        lambda ctx: ctx.schedule_step("s", nested),
+        lambda ctx: ctx.schedule_steps([ctx.step("s", nested)]),
+        lambda ctx: ctx.schedule_steps(["s"]),
+        lambda ctx: ctx.schedule_steps(None),
+    ],
+)
+def test_commands_of_things_that_are_none(engine: FlowEngine, decide: Callable[[Any], Any]) -> None:
+    blocked(engine, InvalidTransitionError, decide)
+
+
+@pytest.mark.parametrize("history", [None, 5, [{}], ["run_created"], [None]], ids=repr)
+def test_a_history_that_is_none(engine: FlowEngine, history: Any) -> None:
+    waiting_run(engine)
+    refused(engine, InvalidTransitionError, lambda: engine.import_run(history))
+
+
+@pytest.mark.parametrize("run_id", [None, 5, "", "no such run"])
+def test_a_run_id_that_is_none(engine: FlowEngine, run_id: Any) -> None:
+    waiting_run(engine)
+    for read in (engine.snapshot, engine.row, engine.history, engine.drive):
+        refused(engine, RunNotFoundError, lambda read=read: read(run_id))  # type: ignore[misc]

@@ -19,7 +19,7 @@ from flow_app.core.policy import (
     RetryPolicy,
     WorkflowProgress,
 )
-from flow_app.errors import HookTokenKeyMissingError, PayloadError
+from flow_app.errors import HookTokenKeyMissingError, InvalidTransitionError, PayloadError
 from tests.unit.builders import (
     BEGUN,
     CANCELLING,
@@ -281,3 +281,10 @@ def test_a_step_sees_its_input_history_and_tokens():
     assert ctx.hook_token("approval") == "s3cret-approval"
     assert ctx.labels == {"run_id": RUN, "step_id": "charge:7", "attempt": 2}
     assert (ctx.cancelled, step_context(cancelled=True).cancelled) == (False, True)
+
+
+@pytest.mark.parametrize("build", [WorkflowContext.step, WorkflowContext.schedule_step])
+@pytest.mark.parametrize(("given", "name"), [(len, "len"), (None, "None"), (state_of, r"state_of")])
+def test_a_function_that_is_no_step_is_named(build, given, name):
+    with pytest.raises(InvalidTransitionError, match=rf"step 's'.*{name}.*decorate it with @step"):
+        build(context(), "s", given)

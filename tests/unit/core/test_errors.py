@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 from flow_app import errors
@@ -52,55 +55,71 @@ def test_the_drawing_of_the_module_names_every_error():
         assert name in (errors.__doc__ or "")
 
 
-@pytest.mark.parametrize(
+EXAMPLES = [
+    (errors.RunNotFoundError("r"), {"run_id": "r"}, "Run 'r' does not exist"),
+    (errors.RunTerminalError("r", "progress"), {"run_id": "r"}, "'r' has ended and takes no more progress"),
+    (errors.InvalidRunIdError("../x"), {"run_id": "../x"}, "'../x' is not a run id"),
+    (errors.RunConflictError("r", "spec"), {"run_id": "r", "reason": "spec"}, "stands otherwise: spec"),
+    (errors.InvalidRuntimeBuildIdError("-"), {"value": "-"}, "'-' is not a runtime build id"),
+    (
+        errors.RuntimeBuildUnavailableError("r", required="v1", current="v2"),
+        {"run_id": "r", "required": "v1", "current": "v2"},
+        "needs build 'v1', but this process runs build 'v2'",
+    ),
+    (
+        errors.RuntimeBuildUnavailableError("r", required=None, current="v2"),
+        {"required": None, "current": "v2"},
+        "is not pinned to a build",
+    ),
+    (errors.RuntimeBuildRouteNotFoundError("v1"), {"required": "v1"}, "build 'v1'"),
+    (errors.RuntimeBuildRouteNotFoundError(None), {"required": None}, "unpinned runs"),
+    (errors.NonDeterministicError("r", "why"), {"run_id": "r", "reason": "why"}, "does not replay: why"),
+    (errors.InvalidTransitionError("why"), {"run_id": None, "reason": "why"}, "why."),
+    (errors.InvalidTransitionError("why", run_id="r"), {"run_id": "r"}, "Run 'r': why."),
+    (errors.ReplayLimitExceededError("r", 5), {"run_id": "r", "limit": 5}, "no progress in 5 attempts"),
+    (
+        errors.EventConflictError("r", expected=3, actual=4),
+        {"expected": 3, "actual": 4},
+        "at event 3, but ends at 4",
+    ),
+    (errors.LeaseLostError("r", 7), {"run_id": "r", "epoch": 7}, "epoch 7"),
+    (
+        errors.HookTokenConflictError(owner_run_id="r", owner_hook_id="h"),
+        {"owner_run_id": "r", "owner_hook_id": "h"},
+        "hook 'h' of run 'r'",
+    ),
+    (errors.HookTokenKeyMissingError("r", "h"), {"run_id": "r", "hook_id": "h"}, "SECRET_KEY_FALLBACKS"),
+    (
+        errors.HookConflictError("r", "h", "no"),
+        {"run_id": "r", "hook_id": "h", "reason": "no"},
+        "'h' of run 'r': no",
+    ),
+    (errors.ProgressConflictError("r", "p"), {"run_id": "r", "progress_id": "p"}, "progress 'p'"),
+    (errors.ChildOperationConflictError("r", "c"), {"reference_id": "c"}, "child operation 'c'"),
+    (errors.WorkflowNotRegisteredError("w"), {"name": "w"}, "@workflow('w')"),
+    (errors.StepNotRegisteredError("s"), {"name": "s"}, "@step('s')"),
+    (errors.PayloadError("is odd", path="$.a", what="input"), {"path": "$.a", "what": "input"}, "$.a is odd"),
+    (errors.FlowError("odd"), {}, "odd"),
+    (errors.StoreError("odd row"), {}, "odd row"),
+    (errors.HookTokenNotFoundError("t0ken"), {"token": "t0ken"}, "token not shown"),
+    (errors.InvalidWorkflowError("odd name"), {}, "odd name"),
+    (errors.RuntimeFailureError("odd code"), {}, "odd code"),
+    (errors.ConfigurationError("odd setting"), {}, "odd setting"),
+    (
+        errors.PayloadError("is odd", what="stored payload", cannot_be="read"),
+        {"what": "stored payload"},
+        "stored payload cannot be read: $ is odd",
+    ),
+    (errors.HookTokenKeyMissingError("r", "h"), {}, "a token given by hand cannot be derived"),
+]
+each_example = pytest.mark.parametrize(
     ("error", "attributes", "text"),
-    [
-        (errors.RunNotFoundError("r"), {"run_id": "r"}, "Run 'r' does not exist"),
-        (errors.RunTerminalError("r", "progress"), {"run_id": "r"}, "'r' has ended and takes no more progress"),
-        (errors.InvalidRunIdError("../x"), {"run_id": "../x"}, "'../x' is not a run id"),
-        (errors.RunConflictError("r", "spec"), {"run_id": "r", "reason": "spec"}, "stands otherwise: spec"),
-        (errors.InvalidRuntimeBuildIdError("-"), {"value": "-"}, "'-' is not a runtime build id"),
-        (
-            errors.RuntimeBuildUnavailableError("r", required="v1", current="v2"),
-            {"run_id": "r", "required": "v1", "current": "v2"},
-            "needs build 'v1', but this process runs build 'v2'",
-        ),
-        (
-            errors.RuntimeBuildUnavailableError("r", required=None, current="v2"),
-            {"required": None, "current": "v2"},
-            "is not pinned to a build",
-        ),
-        (errors.RuntimeBuildRouteNotFoundError("v1"), {"required": "v1"}, "build 'v1'"),
-        (errors.RuntimeBuildRouteNotFoundError(None), {"required": None}, "unpinned runs"),
-        (errors.NonDeterministicError("r", "why"), {"run_id": "r", "reason": "why"}, "does not replay: why"),
-        (errors.InvalidTransitionError("why"), {"run_id": None, "reason": "why"}, "why."),
-        (errors.InvalidTransitionError("why", run_id="r"), {"run_id": "r"}, "Run 'r': why."),
-        (errors.ReplayLimitExceededError("r", 5), {"run_id": "r", "limit": 5}, "no progress in 5 attempts"),
-        (
-            errors.EventConflictError("r", expected=3, actual=4),
-            {"expected": 3, "actual": 4},
-            "at event 3, but ends at 4",
-        ),
-        (errors.LeaseLostError("r", 7), {"run_id": "r", "epoch": 7}, "epoch 7"),
-        (
-            errors.HookTokenConflictError(owner_run_id="r", owner_hook_id="h"),
-            {"owner_run_id": "r", "owner_hook_id": "h"},
-            "hook 'h' of run 'r'",
-        ),
-        (errors.HookTokenKeyMissingError("r", "h"), {"run_id": "r", "hook_id": "h"}, "SECRET_KEY_FALLBACKS"),
-        (
-            errors.HookConflictError("r", "h", "no"),
-            {"run_id": "r", "hook_id": "h", "reason": "no"},
-            "'h' of run 'r': no",
-        ),
-        (errors.ProgressConflictError("r", "p"), {"run_id": "r", "progress_id": "p"}, "progress 'p'"),
-        (errors.ChildOperationConflictError("r", "c"), {"reference_id": "c"}, "child operation 'c'"),
-        (errors.WorkflowNotRegisteredError("w"), {"name": "w"}, "@workflow('w')"),
-        (errors.StepNotRegisteredError("s"), {"name": "s"}, "@step('s')"),
-        (errors.PayloadError("is odd", path="$.a", what="input"), {"path": "$.a", "what": "input"}, "$.a is odd"),
-    ],
+    EXAMPLES,
     ids=lambda value: type(value).__name__ if isinstance(value, FlowError) else "",
 )
+
+
+@each_example
 def test_an_error_says_what_happened_and_keeps_its_parts(error, attributes, text):
     assert text in str(error)
     assert {name: getattr(error, name) for name in attributes} == attributes
@@ -108,3 +127,15 @@ def test_an_error_says_what_happened_and_keeps_its_parts(error, attributes, text
 
 def test_an_unregistered_workflow_is_an_invalid_one():
     assert issubclass(errors.WorkflowNotRegisteredError, errors.InvalidWorkflowError)
+
+
+def test_every_error_has_an_example():
+    assert {type(error) for error, _, _ in EXAMPLES} == set(all_errors().values())
+
+
+@each_example
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_an_error_survives_pickling_and_copying_whole(error, attributes, text, again):
+    twin = again(error)
+    assert type(twin) is type(error)
+    assert (str(twin), repr(twin), twin.args, vars(twin)) == (str(error), repr(error), error.args, vars(error))

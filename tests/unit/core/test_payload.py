@@ -291,7 +291,7 @@ def test_plain_json_has_neither_tags_nor_escapes():
     ids=repr,
 )
 def test_a_stored_text_that_cannot_be_read_is_a_payload_error(tree):
-    with pytest.raises(PayloadError, match=r"^stored payload"):
+    with pytest.raises(PayloadError, match=r"^stored payload cannot be read: "):
         decode(tree)
 
 
@@ -359,3 +359,19 @@ def test_a_path_is_shown_shortened_and_printable():
         Payload.of({"a\x00\ud800" + "k" * 500: {1}})
     assert len(caught.value.path) == 200
     assert caught.value.path.startswith("$.a\\x00\\ud800kkk")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({1: 2}, "a key that is an int,"),
+        ({b"": 2}, "a key that is a bytes,"),
+        (object(), "is an object,"),
+        (1j, "is a complex,"),
+        (iter(()), "is a tuple_iterator,"),
+    ],
+    ids=["int", "bytes", "object", "complex", "iterator"],
+)
+def test_a_refusal_has_the_right_article(value, text):
+    with pytest.raises(PayloadError, match=text):
+        Payload.of(value)

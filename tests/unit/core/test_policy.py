@@ -251,3 +251,9 @@ def test_a_reason_is_a_text_or_nothing():
     assert check_reason("") == ""
     with pytest.raises(InvalidTransitionError, match=r"^why must be a string, not int"):
         check_reason(5, what="why")
+
+
+@pytest.mark.parametrize(("attempts", "delay"), [(3, 30), (3, None), ("3", timedelta()), (None, timedelta())])
+def test_a_fixed_policy_of_other_values_is_refused(attempts, delay):
+    with pytest.raises(InvalidTransitionError, match=r"^retry (delay|max_attempts) must be a"):
+        RetryPolicy.fixed(attempts, delay)
