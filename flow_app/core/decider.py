@@ -22,6 +22,9 @@ from flow_app.errors import InvalidTransitionError, NonDeterministicError
 
 WORKER_LOST = "worker lost"
 
+_NO_CLOCK = ". Workflow code must not read the clock: read it in a step"
+_CANCELLED = "look at ctx.cancellation_request first and return ctx.cancel(), or clean up under new ids"
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -66,9 +69,9 @@ def _refuse(state: RunState, reason: str) -> NoReturn:
     raise InvalidTransitionError(reason, run_id=state.run_id)
 
 
-def _drift(state: RunState, what: str, recorded: object, replayed: object) -> NoReturn:
+def _drift(state: RunState, what: str, recorded: object, replayed: object, *, advice: str = "") -> NoReturn:
     shown = f"history={dumps(recorded)}; replay={dumps(replayed)}"
-    raise NonDeterministicError(state.run_id, f"{what} changed: {shown}")
+    raise NonDeterministicError(state.run_id, f"{what} changed: {shown}{advice}")
 
 
 # --- endings --------------------------------------------------------------------------------------------------------
@@ -209,11 +212,11 @@ def _wait_until(state: RunState, command: cmd.WaitUntil, now: datetime, limits: 
         return Decision((ev.WaitCreated(wait_id, resume_at),))
     if wait.resume_at != resume_at:
         recorded, replayed = instants.to_text(wait.resume_at), instants.to_text(resume_at)
-        _drift(state, f"the time of wait {wait_id!r}", recorded, replayed)
+        _drift(state, f"the time of wait {wait_id!r}", recorded, replayed, advice=_NO_CLOCK)
     if wait.status is WaitStatus.WAITING:
         return PARK
     if wait.status is WaitStatus.CANCELLED:
-        _refuse(state, f"wait {wait_id!r} was cancelled; clean-up must use a new id")
+        _refuse(state, f"wait {wait_id!r} was cancelled; {_CANCELLED}")
     _refuse(state, f"wait {wait_id!r} is already completed; the workflow makes no forward progress")
 
 
@@ -234,11 +237,11 @@ def _create_hook(state: RunState, command: cmd.CreateHook, now: datetime, limits
     if hook.expires_at != expires_at:
         recorded = hook.expires_at and instants.to_text(hook.expires_at)
         replayed = expires_at and instants.to_text(expires_at)
-        _drift(state, f"the deadline of hook {hook_id!r}", recorded, replayed)
+        _drift(state, f"the deadline of hook {hook_id!r}", recorded, replayed, advice=_NO_CLOCK)
     if hook.status is HookStatus.ACTIVE:
         return PARK
     if hook.status is HookStatus.CANCELLED:
-        _refuse(state, f"hook {hook_id!r} was cancelled; clean-up must use a new id")
+        _refuse(state, f"hook {hook_id!r} was cancelled; {_CANCELLED}")
     _refuse(state, f"hook {hook_id!r} is already {hook.status}; the workflow makes no forward progress")
 
 

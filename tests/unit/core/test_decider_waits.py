@@ -47,6 +47,8 @@ from tests.unit.deciding import SMALL, batch, create, decided, link, record, ref
 
 # --- waits ----------------------------------------------------------------------------------------------------------
 
+CLOCK = "Workflow code must not read the clock: read it in a step."
+
 
 @pytest.mark.parametrize("seconds", [60, 0, -60, -(10**9)])
 def test_scenario_037_a_new_wait_is_created_even_when_its_time_has_passed(seconds):
@@ -67,6 +69,7 @@ def test_a_wait_is_compared_as_an_instant():
 def test_scenario_044_another_time_is_not_deterministic_and_both_are_shown(after):
     error = refuse((wait("w", 60), *after), wait_until(61), NonDeterministicError, "time of wait 'w'")
     assert 'history="2026-05-04T12:01:00Z"; replay="2026-05-04T12:01:01Z"' in str(error)
+    assert CLOCK in str(error)
 
 
 def test_scenario_043_a_completed_wait_again_is_refused_at_once():
@@ -76,10 +79,9 @@ def test_scenario_043_a_completed_wait_again_is_refused_at_once():
 
 
 def test_scenario_070_a_cancelled_wait_or_hook_needs_a_new_id():
-    refuse(
-        (wait(), CANCELLING), wait_until(), InvalidTransitionError, "wait 'w' was cancelled; clean-up must use a new id"
-    )
-    refuse((hook(), CANCELLING), create(), InvalidTransitionError, "hook 'h' was cancelled; clean-up must use a new id")
+    advice = r"look at ctx\.cancellation_request first and return ctx\.cancel\(\), or clean up under new ids"
+    refuse((wait(), CANCELLING), wait_until(), InvalidTransitionError, f"wait 'w' was cancelled; {advice}")
+    refuse((hook(), CANCELLING), create(), InvalidTransitionError, f"hook 'h' was cancelled; {advice}")
     assert decided((wait(), hook(), CANCELLING), wait_until(wait_id="w-2")).events == (wait("w-2"),)
 
 
@@ -160,6 +162,7 @@ def test_another_deadline_is_not_deterministic(recorded, replayed, shown):
     error = refuse(
         (hook("h", expires=recorded),), create(expires=replayed), NonDeterministicError, "deadline of hook 'h'"
     )
+    assert CLOCK in str(error)
     assert shown in str(error)
 
 
