@@ -59,17 +59,15 @@ def dispose_by_token(services: Services, token: str, *, meta: Meta | None = None
     return _resolve_by_token(services, token, hook, ev.HookDisposed(hook.hook_id), meta=meta)
 
 
-class _Expired(HookConflictError):
-    """The hook's deadline has passed; by token that is no hook at all."""
-
-
 def _resolve_by_token(
     services: Services, token: str, hook: HookRow, event: ev.HookReceived | ev.HookDisposed, *, meta: Meta | None
 ) -> tuple[str, str]:
     try:
         _resolve(services, hook.run_id, hook.hook_id, event, meta=meta)
-    except _Expired:
-        raise HookTokenNotFoundError(token) from None
+    except HookConflictError as error:
+        if error.reason == _STANDS[HookStatus.EXPIRED]:  # by token, an expired hook is no hook at all
+            raise HookTokenNotFoundError(token) from None
+        raise
     return hook.run_id, hook.hook_id
 
 
@@ -123,7 +121,7 @@ def _decide(
 
 def _refuse_late(services: Services, row: RunRow, hook_id: str) -> NoReturn:
     """The run goes on without the answer. Whatever comes of that, the caller hears that the answer was refused."""
-    refused = _Expired(row.run_id, hook_id, _STANDS[HookStatus.EXPIRED])
+    refused = HookConflictError(row.run_id, hook_id, _STANDS[HookStatus.EXPIRED])
     try:
         services.dispatch_drive(row.run_id, row.build)
     except Exception as error:
