@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -59,7 +60,12 @@ workflows: Registry[WorkflowDefinition] = Registry("workflow", WorkflowNotRegist
 steps: Registry[StepDefinition] = Registry("step", StepNotRegisteredError)
 
 
-def origin_of(function: object) -> str:
-    """Where a function is defined, for messages and to tell a reload from a second definition."""
+def origin_of(function: Callable[..., object]) -> str:
+    """Where a function is defined, for messages and to tell a reload from a second definition.
+
+    The line tells apart what was copied under its old name.
+    """
     module = getattr(function, "__module__", "?")
-    return f"{module}.{getattr(function, '__qualname__', repr(function))}"
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    line = "" if code is None else f" (line {code.co_firstlineno})"
+    return f"{module}.{getattr(function, '__qualname__', repr(function))}{line}"

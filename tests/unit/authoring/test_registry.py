@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import functools
+
 import pytest
 
+from flow_app import step, workflow
 from flow_app.authoring import registry
 from flow_app.authoring.registry import Registry, origin_of
 from flow_app.errors import ConfigurationError, StepNotRegisteredError, WorkflowNotRegisteredError
@@ -60,6 +63,39 @@ def test_what_is_registered_in_an_isolated_block_is_forgotten_even_after_an_erro
 
 
 def test_an_origin_is_where_a_function_is_defined():
-    assert origin_of(test_an_origin_is_where_a_function_is_defined).endswith(
-        "test_registry.test_an_origin_is_where_a_function_is_defined"
-    )
+    function = test_an_origin_is_where_a_function_is_defined
+    name = "test_registry.test_an_origin_is_where_a_function_is_defined"
+    assert origin_of(function).endswith(f"{name} (line {function.__code__.co_firstlineno})")
+    assert origin_of(len) == "builtins.len"
+
+
+COPIED = """
+@{decorator}('copied')
+def decide({first}):
+    return {first}
+
+@{decorator}('copied')
+def decide({first}):
+    return {first}, 'pasted'
+"""
+
+
+@pytest.mark.parametrize("decorator", [step, workflow])
+def test_a_copy_of_the_same_qualname_is_a_second_definition(decorator):
+    code = COPIED.format(decorator=decorator.__name__, first="ctx")
+    with (
+        registry.workflows.isolated(),
+        registry.steps.isolated(),
+        pytest.raises(ConfigurationError, match=r"decide \(line 2\) and shop\.workflows\.decide \(line 6\)"),
+    ):
+        exec(code, {"__name__": "shop.workflows", decorator.__name__: decorator})
+
+
+@pytest.mark.parametrize("decorator", [step, workflow])
+def test_the_same_code_again_is_a_reload(decorator):
+    with registry.workflows.isolated(), registry.steps.isolated():
+        for _ in range(2):
+
+            @decorator("again")
+            @functools.lru_cache
+            def decide(ctx): ...
