@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -47,13 +48,19 @@ def imports_of(path: Path) -> set[str]:
 
 
 def test_flow_app_can_be_imported_before_django_is_set_up():
-    loaded = loaded_by("import flow_app, flow_app.core, flow_app.errors; flow_app.__version__")
+    loaded = loaded_by("import flow_app, flow_app.core, flow_app.errors, flow_app.types; flow_app.__version__")
     assert not loaded & {"django", *OPTIONAL}
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_room_loads_an_optional_dependency(room):
     assert not loaded_by(f"{SETUP}\nimport flow_app.{room}") & OPTIONAL
+
+
+def test_the_example_project_uses_only_the_public_modules():
+    inner = re.compile(r"^(?:from|import) flow_app\.(?:core|engine|authoring|store|models)\b", re.MULTILINE)
+    for path in (PACKAGE.parent / "project").rglob("*.py"):
+        assert not inner.findall(path.read_text(encoding="utf-8")), path
 
 
 def test_core_imports_the_standard_library_and_itself():

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from django.core import mail
 
 from flow_app import get_engine
-from flow_app.core.ports import HookRow
+from flow_app.types import HookRow
 from project.invoices import mails
 from project.invoices.script import Answer, answer_to
 

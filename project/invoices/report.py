@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from flow_app import get_engine
-from flow_app.core.snapshot import RunStatus, WorkflowRunSnapshot
+from flow_app.types import RunStatus, WorkflowRunSnapshot
 from project.invoices.models import LedgerEntry, Reservation
 from project.invoices.outcomes import Outcome
 from project.invoices.rows import Row

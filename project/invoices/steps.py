@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from flow_app import step
-from flow_app.core.context import StepContext
+from flow_app.types import StepContext
 from project.invoices import gateway, mails, money, rows
 from project.invoices.models import PurchaseOrder, Reservation, Vendor
 

@@ -10,8 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from flow_app import HookCallbackRoute, HookMetadata, RetryPolicy, WorkflowProgress, workflow
-from flow_app.core.commands import Command
-from flow_app.core.context import WorkflowContext
+from flow_app.types import Command, WorkflowContext
 from project.invoices import mails, money, steps
 from project.invoices.matching import mismatch
 from project.invoices.outcomes import Outcome
