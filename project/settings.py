@@ -72,8 +72,5 @@ else:
     EMAIL_BACKEND = MAIL_BACKEND
 DEFAULT_FROM_EMAIL = "invoices@example.com"
 
-# Every key has a default; these are they, for the two that a project changes first.
-# FLOW_APP = {
-#     "DATABASE": "default",
-#     "BUILD": {"current": None, "compatible": [], "accept_unpinned": True},
-# }
+# Every key has a default; a project that tells builds apart would write:
+# FLOW_APP = {"BUILD": {"current": "v2", "compatible": ["v1"], "accept_unpinned": True}}

@@ -5,7 +5,7 @@ Statements are counted on the driving connection, BEGIN and COMMIT included.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from django.db import connection
 
 from flow_app.authoring.steps import step
 from flow_app.authoring.workflows import workflow
+from flow_app.conf import Options, Slice
 from flow_app.engine import FlowEngine
 from flow_app.store import DjangoEventStore
 from tests.engine.conftest import inline_engine
@@ -29,8 +30,10 @@ on_mariadb = pytest.mark.skipif(connection.vendor != "mysql", reason="counts of 
 
 @pytest.fixture
 def engine() -> FlowEngine:
-    """The engine as projects have it, default options and the clock that fits the database."""
-    return inline_engine(DjangoEventStore())
+    """The engine as projects have it, with the clock that fits the database; no lease grows old on a slow machine."""
+    hour = timedelta(hours=1)
+    options = Options(lease=hour, drive_slice=Slice(steps=1000, seconds=hour.total_seconds()))
+    return inline_engine(DjangoEventStore(), options=options)
 
 
 def run(engine: FlowEngine, steps: int, *, warm: bool = True) -> Wire:
