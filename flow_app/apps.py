@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
@@ -15,6 +14,5 @@ class FlowAppConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        if find_spec("flow_app.checks"):
-            import_module("flow_app.checks")
+        import_module("flow_app.checks")
         autodiscover_modules("workflows")

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
+from flow_app.core.instants import to_text
 from flow_app.core.payload import Payload
 from flow_app.core.policy import CancellationRequest, RetryPolicy
 from flow_app.core.spec import WorkflowSpec
@@ -78,6 +79,11 @@ class RunTimedOut(Event):
     deadline: datetime
     reason: str | None
 
+    @property
+    def error_text(self) -> str:
+        """What the run shows as its error."""
+        return self.reason or f"The run passed its deadline {to_text(self.deadline)}."
+
 
 @dataclass(frozen=True, slots=True)
 class RunRetryExhausted(Event):
@@ -95,6 +101,11 @@ class RunHostShutdown(Event):
     key: ClassVar[str] = "flow.run.host_shutdown"
     terminal: ClassVar[bool] = True
     reason: str | None
+
+    @property
+    def error_text(self) -> str:
+        """What the run shows as its error."""
+        return self.reason or "The host shut the run down."
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from flow_app.core import events as ev
-from flow_app.core.instants import to_text
 from flow_app.core.payload import IMPORT_LIMITS, Payload
 from flow_app.core.policy import ChildOperationReference, WorkflowProgress
 from flow_app.core.ports import Recorded
@@ -108,8 +107,7 @@ def _run_cancelled(state: RunState, event: ev.RunCancelled, recorded: Recorded) 
 
 def _run_timed_out(state: RunState, event: ev.RunTimedOut, recorded: Recorded) -> None:
     outcome = TerminalOutcome(OutcomeType.TIMED_OUT, deadline=event.deadline, reason=event.reason)
-    error = event.reason or f"The run passed its deadline {to_text(event.deadline)}."
-    _end(state, RunStatus.FAILED, outcome, error=error)
+    _end(state, RunStatus.FAILED, outcome, error=event.error_text)
 
 
 def _run_retry_exhausted(state: RunState, event: ev.RunRetryExhausted, recorded: Recorded) -> None:
@@ -128,7 +126,7 @@ def _run_retry_exhausted(state: RunState, event: ev.RunRetryExhausted, recorded:
 
 def _run_host_shutdown(state: RunState, event: ev.RunHostShutdown, recorded: Recorded) -> None:
     outcome = TerminalOutcome(OutcomeType.HOST_SHUTDOWN, reason=event.reason)
-    _end(state, RunStatus.FAILED, outcome, error=event.reason or "The host shut the run down.")
+    _end(state, RunStatus.FAILED, outcome, error=event.error_text)
 
 
 def _end(state: RunState, status: RunStatus, outcome: TerminalOutcome, *, error: str | None) -> None:

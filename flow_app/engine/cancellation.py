@@ -62,14 +62,12 @@ def time_out(
     services: Services, run_id: str, *, deadline: datetime, reason: str | None, meta: Meta | None = None
 ) -> bool:
     event = ev.RunTimedOut(instants.utc(deadline, what="timeout deadline"), check_reason(reason))
-    error = event.reason or f"The run passed its deadline {instants.to_text(event.deadline)}."
-    return _terminate(services, run_id, event, RunStatus.FAILED, OutcomeType.TIMED_OUT, error, meta=meta)
+    return _terminate(services, run_id, event, RunStatus.FAILED, OutcomeType.TIMED_OUT, event.error_text, meta=meta)
 
 
 def shut_down(services: Services, run_id: str, *, reason: str | None, meta: Meta | None = None) -> bool:
     event = ev.RunHostShutdown(check_reason(reason))
-    error = event.reason or "The host shut the run down."
-    return _terminate(services, run_id, event, RunStatus.FAILED, OutcomeType.HOST_SHUTDOWN, error, meta=meta)
+    return _terminate(services, run_id, event, RunStatus.FAILED, OutcomeType.HOST_SHUTDOWN, event.error_text, meta=meta)
 
 
 def _terminate(

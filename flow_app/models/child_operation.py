@@ -15,9 +15,6 @@ class ChildOperationQuerySet(models.QuerySet["ChildOperation"]):
     def with_id(self, reference_id: str) -> Self:
         return self.filter(reference_key=text_key(reference_id))
 
-    def to_run(self, run_id: str) -> Self:
-        return self.filter(flow_run_key=text_key(run_id))
-
     def to_runs(self) -> Self:
         """Links whose other end is a run too."""
         return self.filter(flow_run_key__isnull=False)

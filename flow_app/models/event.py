@@ -22,14 +22,8 @@ def _refuse(what: str) -> NoReturn:
 class EventQuerySet(models.QuerySet["Event"]):
     """Reads. Every door that would write is closed."""
 
-    def of_run(self, run: Run | int) -> Self:
-        return self.filter(run=run).order_by("sequence")
-
     def after(self, sequence: int) -> Self:
         return self.filter(sequence__gt=sequence)
-
-    def of_type(self, event_type: str) -> Self:
-        return self.filter(type=event_type)
 
     def update(self, **kwargs: Any) -> NoReturn:
         _refuse("update()")
