@@ -34,6 +34,7 @@ class WakeReason(StrEnum):
     RETRY = "retry"
     STEPS = "steps"
     BLOCKED = "blocked"
+    PAUSED = "paused"
     NO_WORKER = "no_worker"
     ENDED = "ended"
 
@@ -75,6 +76,7 @@ class RunRow:
     blocked_text: str = ""
     blocked_since: datetime | None = None
     blocked_count: int = 0
+    paused_at: datetime | None = None
 
 
 class RunChange(TypedDict, total=False):
@@ -97,6 +99,7 @@ class RunChange(TypedDict, total=False):
     blocked_text: str
     blocked_since: datetime | None
     blocked_count: int
+    paused_at: datetime | None
     progress_completed: int | None
     progress_total: int | None
     progress_message: str

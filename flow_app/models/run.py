@@ -86,6 +86,8 @@ class Run(models.Model):
     lease_expires_at = UtcDateTimeField(null=True)
     lost_leases = models.IntegerField(default=0)
 
+    paused_at = UtcDateTimeField(null=True)
+
     blocked_code = models.CharField(max_length=100, default="")
     blocked_text = models.TextField(default="")
     blocked_since = UtcDateTimeField(null=True)
