@@ -1,4 +1,4 @@
-"""The runtime that runs registered Python functions. Another one may be plugged in: two operations are all it needs."""
+"""The runtime that runs registered Python functions. Another may be plugged in: four operations are all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from flow_app.authoring import registry
 from flow_app.core.commands import Command, ScheduleStep, ScheduleSteps
 from flow_app.core.context import StepContext, WorkflowContext
+from flow_app.core.remote import StepOptions
 from flow_app.core.spec import WorkflowSpec
 
 
@@ -24,6 +25,9 @@ class RegistryRuntime:
 
     def run_step(self, ctx: StepContext) -> Any:
         return registry.steps.get(ctx.step_name).run(ctx)
+
+    def step_options(self, name: str) -> StepOptions:
+        return registry.steps.get(name).options
 
     def workflow_spec(self, name: str) -> WorkflowSpec:
         return registry.workflows.get(name).spec

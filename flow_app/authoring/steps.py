@@ -6,15 +6,19 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, Literal
 
 from flow_app.authoring import registry
 from flow_app.core.context import StepContext
 from flow_app.core.identifiers import check_id
 from flow_app.core.policy import DEFAULT_RETRY, RetryPolicy
+from flow_app.core.remote import StepOptions
 from flow_app.errors import ConfigurationError, InvalidTransitionError
 
 Body = Callable[..., Any]
+
+_SHORTEST, _LONGEST = timedelta(milliseconds=1), timedelta(days=366)
 
 
 @dataclass(eq=False)
@@ -26,6 +30,7 @@ class StepDefinition:
     retry: RetryPolicy
     takes_context: bool
     takes_input: bool
+    options: StepOptions
 
     def __post_init__(self) -> None:
         functools.update_wrapper(self, self.function)
@@ -41,20 +46,32 @@ class StepDefinition:
         return self.function(*args)
 
 
-def step(name: str, *, retry: RetryPolicy = DEFAULT_RETRY) -> Callable[[Body], StepDefinition]:
+def step(
+    name: str,
+    *,
+    retry: RetryPolicy = DEFAULT_RETRY,
+    timeout: timedelta | None = None,
+    queue: str | None = None,
+    dispatch: Literal["task"] | None = None,
+) -> Callable[[Body], StepDefinition]:
     """Register a step under a permanent name.
 
     The body takes the step's input, or a first parameter named ``ctx`` (a StepContext) and then the input. What it
     returns is the output; what it raises is a failed attempt. ``retry`` holds when a workflow states no policy.
 
-    Raises ConfigurationError for a bad or taken name, and for a signature that cannot be called like this.
+    An attempt that takes longer than ``timeout`` has failed as "timed out", and what its body returns later is refused;
+    the body itself may still run. With ``dispatch="task"`` every attempt travels as a message of its own, with
+    ``queue`` to that queue, where the dispatcher can send it; else the step runs in the drive.
+
+    Raises ConfigurationError for a bad or taken name, a bad option, and a signature that cannot be called like this.
     """
     _check_name(name)
     _check_retry(name, retry)
+    options = _options(name, timeout=timeout, queue=queue, dispatch=dispatch)
 
     def register(function: Body) -> StepDefinition:
         takes_context, takes_input = _signature(name, function)
-        definition = StepDefinition(name, function, retry, takes_context, takes_input)
+        definition = StepDefinition(name, function, retry, takes_context, takes_input, options)
         registry.steps.add(name, definition, origin=registry.origin_of(function))
         return definition
 
@@ -77,6 +94,21 @@ def _check_retry(name: str, retry: object) -> None:
         retry.check_representable()
     except InvalidTransitionError as error:
         raise ConfigurationError(f"Step {name!r}: {error}") from None
+
+
+def _options(name: str, *, timeout: Any, queue: Any, dispatch: Any) -> StepOptions:
+    if timeout is not None and not (isinstance(timeout, timedelta) and _SHORTEST <= timeout <= _LONGEST):
+        raise ConfigurationError(f"Step {name!r}: timeout must be a timedelta of 1 ms to 366 days, not {timeout!r}.")
+    if queue is not None:
+        if not isinstance(queue, str):
+            raise ConfigurationError(f"Step {name!r}: queue must be the name of a queue, not {queue!r}.")
+        try:
+            check_id(queue, what="queue")
+        except InvalidTransitionError as error:
+            raise ConfigurationError(f"Step {name!r}: {error}") from None
+    if dispatch not in (None, "task"):
+        raise ConfigurationError(f'Step {name!r}: dispatch must be "task" or None, not {dispatch!r}.')
+    return StepOptions(queue=queue, travels=queue is not None or dispatch is not None, timeout=timeout)
 
 
 def _signature(name: str, function: Body) -> tuple[bool, bool]:

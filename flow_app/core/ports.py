@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, runtime_checkable
 from uuid import UUID
 
 from flow_app.core.commands import Command
@@ -15,10 +15,11 @@ from flow_app.core.events import Event, EventEnvelope
 from flow_app.core.payload import Payload
 from flow_app.core.snapshot import HookStatus, OutcomeType, RunStatus
 from flow_app.core.spec import WorkflowSpec
-from flow_app.core.tasks import FlowTask
+from flow_app.core.tasks import FlowTask, RunStep
 
 if TYPE_CHECKING:
     from flow_app.core.context import StepContext, WorkflowContext
+    from flow_app.core.remote import StepOptions
 
 T = TypeVar("T")
 
@@ -72,6 +73,8 @@ class RunRow:
     lease_epoch: int = 0
     lease_expires_at: datetime | None = None
     lost_leases: int = 0
+    steps_out: int = 0
+    steps_awaited: str = ""
     blocked_code: str = ""
     blocked_text: str = ""
     blocked_since: datetime | None = None
@@ -95,6 +98,8 @@ class RunChange(TypedDict, total=False):
     dispatches: int
     lease_expires_at: datetime | None
     lost_leases: int
+    steps_out: int
+    steps_awaited: str
     blocked_code: str
     blocked_text: str
     blocked_since: datetime | None
@@ -192,23 +197,26 @@ class EventStore(Protocol):
         """Insert a run with its first events; None when the id is taken. Raises RunConflictError for a deleted id."""
 
     def append(self, row: RunRow, events: Sequence[NewEvent], *, change: RunChange, epoch: int | None = None) -> RunRow:
-        """Append after ``row.last_sequence``; with ``epoch``, only while that lease is held.
+        """Append after ``row.last_sequence``; with ``epoch``, only while that lease is held and the run is not paused.
 
         Returns the row as it then is. Raises EventConflictError, LeaseLostError, HookTokenConflictError,
         RunNotFoundError or RunConflictError (for the target of a child link); then nothing is written.
         """
 
     def claim(self, run_id: str, *, lease: timedelta, unpinned_only: bool = False) -> RunRow | None:
-        """Take the lease of an open run: new epoch, ``wake_at`` = expiry. None when it has ended or is leased.
+        """Take the lease of an open run: new epoch, ``wake_at`` = expiry. None when it has ended, is leased or paused.
 
         With ``unpinned_only`` a run of a build is left as it is, too.
         """
 
     def park(self, row: RunRow, *, change: RunChange) -> RunRow | None:
-        """Change the row if it still ends at ``row.last_sequence`` under lease ``row.lease_epoch``; None if not."""
+        """Change the row if it still ends at ``row.last_sequence`` under lease ``row.lease_epoch``; None if not.
+
+        None, too, when it has been paused since ``row`` was read, or is paused no more.
+        """
 
     def renew(self, row: RunRow, *, lease: timedelta) -> bool:
-        """Extend the lease ``row.lease_epoch``; False when it is no longer held."""
+        """Extend the lease ``row.lease_epoch``, of a paused run without a wake-up; False when it is not held."""
 
     # reading
     def row(self, run_id: str) -> RunRow: ...
@@ -238,13 +246,13 @@ class EventStore(Protocol):
     def run_ids(self) -> list[str]: ...
 
     def rows(self, *, suspended: bool = False, timer_due: datetime | None = None) -> Iterable[RunRow]:
-        """Rows in order of run id: all, or the open ones with something open, or with a timer due."""
+        """Rows in order of run id: all, or the open ones with something open, or with a timer due that may fire."""
 
     def summary(self) -> dict[str, int]:
         """Counts by status, and open waits, active hooks and pending retries of open runs."""
 
     def next_timer(self) -> datetime | None:
-        """The earliest timer of all open runs."""
+        """The earliest timer of all open runs that are not paused."""
 
     def next_wake(self) -> datetime | None:
         """The earliest ``wake_at`` of all open runs."""
@@ -268,6 +276,9 @@ class Runtime(Protocol):
     def workflow_spec(self, name: str) -> WorkflowSpec:
         """What a new run of this workflow records. Raises WorkflowNotRegisteredError for an unknown name."""
 
+    def step_options(self, name: str) -> StepOptions:
+        """What is declared about the attempts of a step. Raises StepNotRegisteredError for an unknown name."""
+
 
 class FlowTaskDispatcher(Protocol):
     """How work travels to a worker. A task is a hint: losing it or sending it twice changes nothing for good."""
@@ -279,6 +290,17 @@ class FlowTaskDispatcher(Protocol):
 
     def dispatch_for_build(self, build: str | None, task: FlowTask) -> None:
         """Raises RuntimeBuildRouteNotFoundError when there is no route; else dispatches."""
+
+
+@runtime_checkable
+class StepDispatcher(Protocol):
+    """What a dispatcher may have besides: then the members of batches, and steps that say so, travel on their own."""
+
+    def dispatch_step(self, step: RunStep, *, build: str | None, queue: str | None) -> None:
+        """Send one attempt to workers of the run's build (None: unpinned), or to the queue that the step names.
+
+        It is a hint like any other: raising, losing it or sending it twice changes nothing for good.
+        """
 
 
 class Observer(Protocol):

@@ -40,6 +40,16 @@ class DriveRun(FlowTask):
 
 
 @dataclass(frozen=True, slots=True)
+class RunStep(FlowTask):
+    """One attempt of a step that travels; everything else stands in the database."""
+
+    type: ClassVar[str] = "run_step"
+    run_id: str
+    step_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class ResumeWait(FlowTask):
     type: ClassVar[str] = "resume_wait"
     run_id: str
@@ -96,7 +106,7 @@ class ResumeDueRetries(FlowTask):
 _TASKS: Mapping[str, type[FlowTask]] = {
     task.type: task
     for task in (
-        DriveRun, ResumeWait, ResumeHook, ResumeHookByToken, DisposeHook, DisposeHookByToken,
+        DriveRun, RunStep, ResumeWait, ResumeHook, ResumeHookByToken, DisposeHook, DisposeHookByToken,
         ResumeScheduledRun, ResumeDueWaits, ResumeDueRetries,
     )
 }  # fmt: skip

@@ -33,7 +33,14 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(wake_at__lte=now)
 
     def timer_due(self, now: datetime) -> Self:
-        return self.open().filter(timer_at__lte=now)
+        """A paused run's timers keep their time and do not fire."""
+        return self.open().awake().filter(timer_at__lte=now)
+
+    def paused(self) -> Self:
+        return self.filter(paused_at__isnull=False)
+
+    def awake(self) -> Self:
+        return self.filter(paused_at__isnull=True)
 
     def suspended(self) -> Self:
         """Open, with a wait, a hook or a delayed retry open."""
@@ -85,6 +92,9 @@ class Run(models.Model):
     lease_epoch = models.BigIntegerField(default=0)
     lease_expires_at = UtcDateTimeField(null=True)
     lost_leases = models.IntegerField(default=0)
+
+    steps_out = models.IntegerField(default=0)
+    steps_awaited = models.CharField(max_length=3, default="")
 
     paused_at = UtcDateTimeField(null=True)
 

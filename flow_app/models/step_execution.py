@@ -22,18 +22,31 @@ class StepExecutionQuerySet(models.QuerySet["StepExecution"]):
 
 
 class StepExecution(models.Model):
-    """One step out with a worker. It is deleted by whoever appends its outcome, or what closes the run."""
+    """One attempt of a step that was sent to the workers. Deleted by whoever appends its outcome, or closes the run.
+
+    ``wake_at``: when the scheduler must look at it, because a message may be lost, a worker dead, or the time over.
+    """
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="step_executions", db_index=False)
     step_id = models.CharField(max_length=200)
     step_key = models.CharField(max_length=64)
     attempt = models.BigIntegerField()
-    fencing_token = models.CharField(max_length=64)
+    step_name = models.CharField(max_length=200)
+    input = models.TextField()
+    retry = models.TextField()
+    spec = models.TextField()
+    queue = models.CharField(max_length=200, null=True)  # noqa: DJ001 - NULL: the queue of the run's build
+    timeout_ms = models.BigIntegerField(null=True)
+
+    fencing_token = models.CharField(max_length=64, default="")
     worker = models.CharField(max_length=200, default="")
-    heartbeat_at = UtcDateTimeField(null=True)
+    lease_expires_at = UtcDateTimeField(null=True)
+    times_out_at = UtcDateTimeField(null=True)
     deliveries = models.IntegerField(default=0)
+    late = models.BooleanField(default=False)
     wake_at = UtcDateTimeField(null=True)
+    dispatches = models.IntegerField(default=0)
 
     objects = StepExecutionQuerySet.as_manager()
 
