@@ -61,7 +61,7 @@ class Options:
 KEYS = tuple(option.name.upper() for option in fields(Options))
 _DURATIONS = ("LEASE", "DISPATCH_GRACE")
 _COUNTS = ("REPLAY_LIMIT", "MAX_DELIVERIES", "MAX_PAYLOAD", "MAX_DEPTH", "STEP_THREADS")
-_BUILD_KEYS = ("current", "compatible", "accept_unpinned", "on_missing_route")
+_BUILD_KEYS = ("current", "compatible", "accept_unpinned", "routes", "on_missing_route")
 
 
 def options() -> Options:
@@ -174,11 +174,24 @@ def _build(value: Any) -> Mapping[str, Any]:
     unpinned = value.get("accept_unpinned", False)
     if not isinstance(unpinned, bool):
         raise ConfigurationError(f"FLOW_APP['BUILD']['accept_unpinned'] must be True or False, not {unpinned!r}.")
+    _check_routes(value.get("routes", {}))
     if value.get("on_missing_route", "error") not in ("error", "skip"):
         raise ConfigurationError(
             f"FLOW_APP['BUILD']['on_missing_route'] must be 'error' or 'skip', not {value['on_missing_route']!r}."
         )
     return value
+
+
+def _check_routes(routes: Any) -> None:
+    if not isinstance(routes, Mapping):
+        raise ConfigurationError(f"FLOW_APP['BUILD']['routes'] must be a dict of queues by build, not {routes!r}.")
+    for build, queue in routes.items():
+        try:
+            check_build_id(build)
+        except InvalidRuntimeBuildIdError as error:
+            raise ConfigurationError(f"FLOW_APP['BUILD']['routes']: {error}") from None
+        if not isinstance(queue, str) or not queue:
+            raise ConfigurationError(f"FLOW_APP['BUILD']['routes'][{build!r}] must name a queue, not {queue!r}.")
 
 
 def _observers(value: Any) -> tuple[Any, ...]:

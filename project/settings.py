@@ -7,6 +7,7 @@ from pathlib import Path
 
 import django
 
+from flow_app import beat
 from project.databases import database
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -72,5 +73,21 @@ else:
     EMAIL_BACKEND = MAIL_BACKEND
 DEFAULT_FROM_EMAIL = "invoices@example.com"
 
+# Without a broker, work is done in the call that asks for it. ``BROKER`` names one, and Celery carries the work:
+# redis://localhost:6379/0, amqp://guest@localhost:5672//, or memory:// for a worker in this very process.
+BROKER = os.environ.get("BROKER", "")
+
 # Every key has a default; a project that tells builds apart would write:
-# FLOW_APP = {"BUILD": {"current": "v2", "compatible": ["v1"], "accept_unpinned": True}}
+# "BUILD": {"current": "v2", "accept_unpinned": True, "routes": {"v1": "flow-v1", "v2": "flow-v2"}}
+FLOW_APP = {"DISPATCHER": "flow_app.dispatch.CeleryDispatcher"} if BROKER else {}
+
+CELERY_BROKER_URL = BROKER or "memory://"
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 10
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BEAT_SCHEDULE = beat.schedule(every=float(os.environ.get("TICK_SECONDS", "5")))
+# Other transports refuse what they do not know. A broker that does not answer must not hold up a web request.
+if BROKER.startswith("redis"):
+    CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600, "socket_timeout": 10, "socket_connect_timeout": 3}

@@ -1,0 +1,101 @@
+"""The dispatcher that sends work as Celery messages. Imported by name alone: flow_app needs no Celery."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from celery import current_app
+from kombu.exceptions import OperationalError
+
+from flow_app import conf
+from flow_app.core import tasks
+from flow_app.core.tasks import FlowTask
+from flow_app.dispatch.handling import handle_task
+from flow_app.engine import FlowEngine
+from flow_app.errors import RuntimeBuildRouteNotFoundError
+
+if TYPE_CHECKING:
+    from flow_app.core.tasks import RunStep
+
+logger = logging.getLogger("flow_app.dispatch")
+
+#: A connection that the broker has dropped is opened anew, once and at once. ``retry=False`` would lose the first
+#: message after each restart of the broker, and wait for six seconds while there is none.
+_ONE_MORE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
+
+
+class CeleryDispatcher:
+    """Sends each hint as a message that carries ids and nothing else, once all is committed.
+
+    A message that cannot be sent is logged and never an error: the run's ``wake_at`` brings it back. Without routes
+    the project's own ``task_routes`` decide where messages go. ``FLOW_APP["BUILD"]["routes"]`` names a queue per build;
+    what else this process may run goes where its current build goes. ``queue`` sends everything to one queue, as a
+    route of a :class:`RuntimeBuildTaskRouter` does.
+    """
+
+    def __init__(self, engine: FlowEngine, *, queue: str | None = None) -> None:
+        import_module("flow_app.tasks")  # so that the project's Celery app knows them, in a web process too
+        build = engine.services.options.build
+        self.engine = engine
+        self._queue = queue
+        self._current: str | None = build.get("current")
+        self._routes: Mapping[str, str] = build.get("routes", {})
+
+    def dispatch(self, task: FlowTask) -> None:
+        self._dispatch(task, self._queue_of(None))
+
+    def has_route(self, build: str | None) -> bool:
+        return build in self._routes or self.engine.supports_runtime_build(build)
+
+    def dispatch_for_build(self, build: str | None, task: FlowTask) -> None:
+        self._require_route(build)
+        self._dispatch(task, self._queue_of(build))
+
+    def dispatch_step(self, step: RunStep, *, build: str | None, queue: str | None) -> None:
+        """Send a step of its own. Its ``queue`` is used as it is written; without one its run's build decides."""
+        if queue is None:
+            self._require_route(build)
+            queue = self._queue_of(build)
+        self._send("flow_app.run_step", (step.run_id, step.step_id, step.attempt), queue)
+
+    def _require_route(self, build: str | None) -> None:
+        if not self.has_route(build):
+            raise RuntimeBuildRouteNotFoundError(build)
+
+    def _queue_of(self, build: str | None) -> str | None:
+        """None: as the project routes."""
+        if self._queue is not None:
+            return self._queue
+        for name in (build, self._current):
+            if name is not None and name in self._routes:
+                return self._routes[name]
+        return None
+
+    def _dispatch(self, task: FlowTask, queue: str | None) -> None:
+        if isinstance(task, tasks.DriveRun | tasks.ResumeScheduledRun):
+            self._send("flow_app.drive_run", (task.run_id,), queue)
+        elif isinstance(task, tasks.ResumeDueRetries):
+            for run_id in dict.fromkeys(run_id for run_id, _ in self.engine.list_due_retries(task.now)):
+                self.dispatch_for_build(self.engine.runtime_build_id(run_id), tasks.DriveRun(run_id))
+        else:  # it has a payload or a token, which no broker gets to see: the verb commits it, and sends a hint
+            handle_task(self.engine, task)
+
+    def _send(self, name: str, args: tuple[Any, ...], queue: str | None) -> None:
+        options: dict[str, Any] = {} if queue is None else {"queue": queue}
+        alias = getattr(self.engine.store, "using", None)
+        if alias is not None and alias != conf.options().database:
+            options["kwargs"] = {"using": alias}
+        self.engine.store.on_commit(partial(_publish, name, args, options))
+
+
+def _publish(name: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+    try:
+        current_app.tasks[name].apply_async(args, retry=True, retry_policy=_ONE_MORE_TRY, **options)
+    except OperationalError as error:
+        logger.warning("%s%r was not sent and will be later: the broker is away (%s)", name, args, error)
+    except Exception:
+        logger.exception("%s%r was not sent and will be later", name, args)

@@ -1,0 +1,66 @@
+"""The Celery tasks. Their names are a wire format and never change; each is a hint, safe to lose and to repeat."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec
+
+from celery import shared_task
+from django.db import close_old_connections
+
+from flow_app import get_engine
+from flow_app.dispatch import FlowScheduler
+from flow_app.errors import FlowError, LeaseLostError, RunNotFoundError, RuntimeBuildUnavailableError
+
+if TYPE_CHECKING:
+    from celery import Task
+
+P = ParamSpec("P")
+
+logger = logging.getLogger("flow_app.tasks")
+
+#: Not the worker's fault, and nothing to repair: another one has taken over, will, or need not.
+_ORDINARY = (LeaseLostError, RunNotFoundError, RuntimeBuildUnavailableError)
+
+
+def _flow_task(name: str) -> Callable[[Callable[P, object]], Task[P, None]]:
+    """A task of this name. What stops a run stands on its row; the worker logs it and goes on.
+
+    Nobody reads a result. A message whose worker died is not delivered again, for a step that kills its process would
+    loop for ever: the scheduler brings the run back, and counts. No time limits: they kill without a record.
+    """
+
+    def decorate(act: Callable[P, object]) -> Task[P, None]:
+        @shared_task(name=name, acks_late=True, reject_on_worker_lost=False, ignore_result=True)
+        @wraps(act)
+        def task(*args: P.args, **kwargs: P.kwargs) -> None:
+            close_old_connections()  # a project without Celery's Django fixup has nobody else to do it
+            try:
+                act(*args, **kwargs)
+            except FlowError as error:
+                level = logging.INFO if isinstance(error, _ORDINARY) else logging.WARNING
+                logger.log(level, "%s%r: %s", name, args, error, extra={"code": error.code})
+
+        return task
+
+    return decorate
+
+
+@_flow_task("flow_app.drive_run")
+def drive_run(run_id: str, *, using: str | None = None) -> None:
+    """Complete what is due of a run, and drive it."""
+    get_engine(using).resume_scheduled_run(run_id)
+
+
+@_flow_task("flow_app.run_step")
+def run_step(run_id: str, step_id: str, attempt: int, *, using: str | None = None) -> None:
+    """Run one attempt of a step that travels on its own."""
+    get_engine(using).run_step(run_id, step_id, attempt)
+
+
+@_flow_task("flow_app.tick")
+def tick(*, using: str | None = None) -> None:
+    """Send a hint for everything that is due."""
+    FlowScheduler(get_engine(using)).tick()
