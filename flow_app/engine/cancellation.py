@@ -87,7 +87,7 @@ def _terminate(
         if row.status.is_terminal:
             return False
         change = rows.ended(status, outcome, error=error, now=services.store.clock.now())
-        services.append(row, (event,), change=change | rows.unblocked(row), meta=meta)
+        services.append(row, (event,), change=change | rows.unblocked(row) | rows.unpaused(row), meta=meta)
         return True
 
     return services.store.transact(end)

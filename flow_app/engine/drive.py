@@ -93,7 +93,7 @@ def _leave_to_its_build(services: Services, run_id: str) -> None:
         if not row.status.is_terminal:
             services.admit(run_id, row.build)
     except RuntimeBuildUnavailableError:
-        if row.lease_expires_at is None:
+        if row.lease_expires_at is None and row.paused_at is None:
             services.store.park(row, change=RunChange(wake_reason=WakeReason.NO_WORKER))
         raise
 
@@ -150,7 +150,8 @@ class Drive:
         row = self.journal.row
         logger.warning("Run %s is blocked: %s", row.run_id, code, extra={"run_id": row.run_id, "code": code})
         timer = self.journal.state.next_timer()
-        if store.park(row, change=rows.blocked(row, code=code, text=text, now=store.clock.now(), timer=timer)):
+        change = rows.blocked(row, code=code, text=text, now=store.clock.now(), timer=timer)
+        if store.park(row, change=rows.asleep(row, change)):
             return
         current = store.row(row.run_id)
         now = store.clock.now()
@@ -159,7 +160,7 @@ class Drive:
     def _park_elsewhere(self, current: RunRow, change: RunChange) -> None:
         """Park a row that has moved on since, if this drive still holds its lease."""
         if current.lease_epoch == self.journal.row.lease_epoch and not current.status.is_terminal:
-            self.services.store.park(current, change=change)
+            self.services.store.park(current, change=rows.asleep(current, change))
 
     def _let_go(self) -> None:
         """The process is being stopped: commit what happened, and let another one take over at once.
@@ -175,7 +176,7 @@ class Drive:
                 journal.state.steps[step_id].status is StepStatus.RUNNING for step_id in journal.state.open_steps
             )
             change = RunChange(lease_expires_at=now if running else None, wake_at=now, wake_reason=WakeReason.RUNNABLE)
-            if store.park(journal.row, change=change) is None:
+            if store.park(journal.row, change=rows.asleep(journal.row, change)) is None:
                 self._park_elsewhere(store.row(journal.row.run_id), change)
         except Exception:
             logger.warning("Run %s: the lease could not be released and will expire", journal.row.run_id)
@@ -189,10 +190,12 @@ class Drive:
             self.journal.settle(Due(event))
 
     def _turn(self) -> bool:
-        """Ask for one command and carry it out; False when the run has ended, is parked, or has had its slice."""
+        """Ask for one command and carry it out; False when the run has ended, is parked, paused or has had its slice."""
         journal, state = self.journal, self.journal.state
         if state.is_terminal:
             return not journal.flush()
+        if journal.row.paused_at is not None:
+            return not journal.let_go_if_paused()
         if state.lifecycle is RunStatus.PENDING:
             journal.record((ev.RunStarted(),))
         exhausted = decider.repair_exhaustion(state)

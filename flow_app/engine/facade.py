@@ -14,7 +14,7 @@ from flow_app.core.policy import ChildOperationReference, WorkflowProgress
 from flow_app.core.ports import EventStore, FlowTaskDispatcher, HookRow, Observer, RunRow, Runtime
 from flow_app.core.snapshot import WorkflowRunSnapshot
 from flow_app.core.spec import RuntimeBuildCompatibility
-from flow_app.engine import cancellation, hooks, imports, inspection, progress, waits
+from flow_app.engine import cancellation, hooks, imports, inspection, operating, progress, remote, waits
 from flow_app.engine import drive as driving
 from flow_app.engine import start as starting
 from flow_app.engine.drive import Wakeup
@@ -105,6 +105,17 @@ class FlowEngine:
         """What a worker does with a hint: complete what is due, and drive. Returns what this call brought in."""
         return driving.drive(self.services, run_id, complete_due=True, now=now)
 
+    def run_step(self, run_id: str, step_id: str, attempt: int) -> bool:
+        """What a worker does with the message of one attempt: run the body, and commit what came of it.
+
+        True when this call committed an outcome. False when there is nothing to do: the message came twice or late,
+        another worker has the attempt, the run is paused. Reads no history; refused inside a transaction.
+
+        Raises RuntimeBuildUnavailableError and StepNotRegisteredError before the delivery is counted, LeaseLostError
+        when the attempt was given to another worker meanwhile or has ended: then nothing is written.
+        """
+        return remote.run_step(self.services, run_id, step_id, attempt)
+
     # --- waits --------------------------------------------------------------------------------------------------------
 
     def resume_wait(self, run_id: str, wait_id: str, *, actor: str | None = None) -> bool:
@@ -173,6 +184,30 @@ class FlowEngine:
     def terminate_for_host_shutdown(self, run_id: str, reason: str | None = None, *, actor: str | None = None) -> bool:
         """End a run because its host goes away for good; an ordinary process exit does not call this."""
         return cancellation.shut_down(self.services, run_id, reason=reason, meta=_meta(actor))
+
+    # --- operating ----------------------------------------------------------------------------------------------------
+
+    def pause(self, run_id: str) -> bool:
+        """Put an open run to sleep; False when it sleeps already.
+
+        It is not driven, timers and retries keep their time and do not fire, what arrives is kept. A step's body that
+        is running ends, and its outcome is recorded; the next one does not start. Raises RunTerminalError.
+        """
+        return operating.pause(self.services, run_id)
+
+    def unpause(self, run_id: str) -> bool:
+        """Let a paused run go on, at once where something is due; False when it is not paused.
+
+        Raises RunTerminalError.
+        """
+        return operating.unpause(self.services, run_id)
+
+    def run_now(self, run_id: str) -> bool:
+        """Have a run looked at now, blocked or waiting; timers that are not due stay. False when it is being driven.
+
+        Raises RunTerminalError, InvalidTransitionError for a paused run, RuntimeBuildUnavailableError.
+        """
+        return operating.run_now(self.services, run_id)
 
     # --- progress and children ----------------------------------------------------------------------------------------
 

@@ -113,7 +113,8 @@ def next_wakeup(services: Services) -> ScheduledWakeup | None:
     if best is not None and best.scheduled_at == earliest:
         return best
     # What is earliest is a hook's deadline: look behind it, at histories only as far as they can be earlier.
-    timers = [(row.timer_at, row) for row in store.rows(suspended=True) if row.timer_at is not None]
+    rows = [row for row in store.rows(suspended=True) if row.paused_at is None]
+    timers = [(row.timer_at, row) for row in rows if row.timer_at is not None]
     for timer_at, row in sorted(timers, key=lambda item: item[0]):
         if best is not None and timer_at > best.scheduled_at:
             break

@@ -134,8 +134,10 @@ class Journal:
         change = self._change(extra)
         self._committed(self._surely(lambda: self._write(change)))
 
-    def _write(self, change: RunChange) -> RunRow:
-        moved = self.store.append(self.row, self.pending, change=change, epoch=self.row.lease_epoch)
+    def _write(self, change: RunChange, *, locked: bool = False) -> RunRow:
+        """Append under the lease, or under the row's lock: a pause keeps no fact out."""
+        epoch = None if locked else self.row.lease_epoch
+        moved = self.store.append(self.row, self.pending, change=change, epoch=epoch)
         self.services.announce(self.row, self.pending)
         return moved
 
@@ -199,13 +201,21 @@ class Journal:
 
         Done under the row's lock, so that a chatty writer cannot keep a fact out.
         """
-        facts, epoch = self._facts, self.row.lease_epoch
         self._count_conflict()
-        moved = self._surely(lambda: self._write_after_the_tail(facts, epoch))
+        self._catch_up(RunChange())
+
+    def let_go_if_paused(self) -> bool:
+        """Give the lease of a paused run back, with the facts that are pending; False when it goes on after all."""
+        self._catch_up(RunChange(lease_expires_at=None))
+        return self.row.paused_at is not None
+
+    def _catch_up(self, if_paused: RunChange) -> None:
+        facts, epoch = self._facts, self.row.lease_epoch
+        moved = self._surely(lambda: self._write_after_the_tail(facts, epoch, if_paused))
         if moved is not None:
             self._committed(moved)
 
-    def _write_after_the_tail(self, facts: Sequence[Fact], epoch: int) -> RunRow | None:
+    def _write_after_the_tail(self, facts: Sequence[Fact], epoch: int, if_paused: RunChange) -> RunRow | None:
         self.state.rollback()
         self.state.commit()
         self.pending, self._facts = [], []
@@ -217,7 +227,10 @@ class Journal:
                 evolve(self.state, recorded)
             for fact in facts:
                 self.settle(fact)
-            return self._write(self._change(None)) if self.pending else None
+            extra = RunChange() if self.row.paused_at is None else if_paused
+            if self.pending:
+                return self._write(self._change(extra), locked=True)
+            return self.store.park(self.row, change=extra) if extra else None
 
     def _count_conflict(self) -> None:
         self._conflicts += 1

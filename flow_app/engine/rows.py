@@ -27,7 +27,7 @@ def of_state(row: RunRow, state: RunState, *, now: datetime) -> RunChange:
     differs = {name: value for name, value in counts.items() if getattr(row, name) != value}
     change = cast(RunChange, differs)
     if state.outcome is not None and not row.status.is_terminal:
-        change |= ended(state.status, state.outcome.type, error=state.error, now=now)
+        change |= ended(state.status, state.outcome.type, error=state.error, now=now) | unpaused(row)
     return change
 
 
@@ -62,7 +62,9 @@ def of_progress(events: Iterable[Event]) -> RunChange:
 
 
 def runnable(row: RunRow, *, now: datetime) -> RunChange:
-    """Something happened to the run: look at it now, unless somebody does so earlier."""
+    """Something happened to the run: look at it now, unless somebody does so earlier. A paused run sleeps on."""
+    if row.paused_at is not None:
+        return RunChange()
     wake_at = now if row.wake_at is None else min(row.wake_at, now)
     change = RunChange(wake_at=wake_at)
     if row.lease_expires_at is None:
@@ -102,6 +104,29 @@ def blocked(row: RunRow, *, code: str, text: str, now: datetime, timer: datetime
         blocked_since=row.blocked_since if again else now,
         blocked_count=count,
     )
+
+
+def asleep(row: RunRow, change: RunChange) -> RunChange:
+    """The same change without a wake-up, if the run is paused."""
+    if row.paused_at is None:
+        return change
+    return cast(RunChange, {name: value for name, value in change.items() if name not in ("wake_at", "wake_reason")})
+
+
+def paused(now: datetime) -> RunChange:
+    """Nobody looks at the run; who drives it finds its next append refused."""
+    return RunChange(paused_at=now, wake_at=None, wake_reason=WakeReason.PAUSED, dispatches=0)
+
+
+def unpaused(row: RunRow) -> RunChange:
+    return RunChange() if row.paused_at is None else RunChange(paused_at=None)
+
+
+def due(row: RunRow, *, now: datetime) -> RunChange:
+    """Look at the run now, whatever it waits for; one that is being driven, when its lease ends."""
+    if row.lease_expires_at is not None and row.lease_expires_at > now:
+        return RunChange(wake_at=row.lease_expires_at, wake_reason=WakeReason.DRIVING, dispatches=0)
+    return RunChange(wake_at=now, wake_reason=WakeReason.RUNNABLE, dispatches=0)
 
 
 def unblocked(row: RunRow) -> RunChange:

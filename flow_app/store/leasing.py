@@ -27,7 +27,7 @@ def grace_after(dispatches: int, grace: timedelta) -> timedelta:
 
 class Leasing(Transactions):
     def claim(self, run_id: str, *, lease: timedelta, unpinned_only: bool = False) -> RunRow | None:
-        """Take the lease of an open run; an expired one is taken over, and counted."""
+        """Take the lease of an open run that is not paused; an expired one is taken over, and counted."""
         now, until = self.dialect.moment(self.clock), self.dialect.after(self.clock, lease)
         key = text_key(run_id)
         params = (*until.params, *until.params, key, *now.params)
@@ -51,10 +51,11 @@ class Leasing(Transactions):
         return read_run(values)
 
     def park(self, row: RunRow, *, change: RunChange) -> RunRow | None:
-        """Change the row, unless an event or another driver has come in between."""
+        """Change the row, unless an event, another driver, a pause or its end has come in between."""
         columns, values = columns_of(change, self.dialect)
         params = [*values, row.key, row.last_sequence, row.lease_epoch]
-        if not self.attempt(lambda: self.execute(statements.park(columns), params)):
+        sql = statements.park(columns, paused=row.paused_at is not None)
+        if not self.attempt(lambda: self.execute(sql, params)):
             return None
         return moved(row, change, row.last_sequence)
 

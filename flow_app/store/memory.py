@@ -101,7 +101,8 @@ class InMemoryEventStore:
             run = self._run(row.run_id)
             now = run.row
             fenced = epoch is None or (now.lease_epoch == epoch and now.lease_expires_at is not None)
-            if fenced and now.last_sequence == row.last_sequence:
+            paused = epoch is not None and now.paused_at is not None
+            if fenced and not paused and now.last_sequence == row.last_sequence:
                 self._store(run, events, change)
             elif run.events[row.last_sequence :][:1] and run.events[row.last_sequence].event_id == events[0].event_id:
                 pass  # an earlier try had committed
@@ -132,7 +133,8 @@ class InMemoryEventStore:
         with self._lock:
             row, now = self._run(run_id).row, self.clock.now()
             leased = row.lease_expires_at is not None and row.lease_expires_at > now
-            if row.status.is_terminal or leased or (unpinned_only and row.build is not None):
+            shut = row.status.is_terminal or row.paused_at is not None
+            if shut or leased or (unpinned_only and row.build is not None):
                 return None
             return self._move(
                 row,
@@ -149,6 +151,8 @@ class InMemoryEventStore:
             now = self._run(row.run_id).row
             if (now.last_sequence, now.lease_epoch) != (row.last_sequence, row.lease_epoch):
                 return None
+            if (now.paused_at is None) != (row.paused_at is None):
+                return None
             self._replace(moved(now, change, now.last_sequence))
             return moved(row, change, row.last_sequence)
 
@@ -158,7 +162,7 @@ class InMemoryEventStore:
             if now.lease_epoch != row.lease_epoch or now.lease_expires_at is None:
                 return False
             until = self.clock.now() + lease
-            self._move(now, lease_expires_at=until, wake_at=until)
+            self._move(now, lease_expires_at=until, wake_at=until if now.paused_at is None else None)
             return True
 
     def take_due(self, *, limit: int, grace: timedelta) -> list[DueRun]:
@@ -255,7 +259,7 @@ class InMemoryEventStore:
                 row for row in rows if _is_open(row) and (row.open_waits or row.active_hooks or row.pending_retries)
             ]
         if timer_due is not None:
-            rows = [row for row in rows if _is_open(row) and row.timer_at is not None and row.timer_at <= timer_due]
+            rows = [row for row in rows if _fires(row) and row.timer_at is not None and row.timer_at <= timer_due]
         return rows
 
     def summary(self) -> dict[str, int]:
@@ -266,7 +270,8 @@ class InMemoryEventStore:
         return counts
 
     def next_timer(self) -> datetime | None:
-        return min((run.row.timer_at for run in self._open() if run.row.timer_at is not None), default=None)
+        rows = [run.row for run in self._open()]
+        return min((row.timer_at for row in rows if _fires(row) and row.timer_at is not None), default=None)
 
     def next_wake(self) -> datetime | None:
         return min((run.row.wake_at for run in self._open() if run.row.wake_at is not None), default=None)
@@ -274,3 +279,8 @@ class InMemoryEventStore:
 
 def _is_open(row: RunRow) -> bool:
     return not row.status.is_terminal
+
+
+def _fires(row: RunRow) -> bool:
+    """A paused run's timers keep their time and do not fire."""
+    return _is_open(row) and row.paused_at is None

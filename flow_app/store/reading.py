@@ -107,7 +107,7 @@ class Reading(Transactions):
         return self._earliest("wake_at")
 
     def _earliest(self, column: str) -> datetime | None:
-        earliest: datetime | None = Run.objects.using(self.using).open().aggregate(at=Min(column))["at"]
+        earliest: datetime | None = Run.objects.using(self.using).open().awake().aggregate(at=Min(column))["at"]
         return earliest
 
     def _now(self, rows: QuerySet[M]) -> QuerySet[M]:

@@ -22,7 +22,8 @@ _EVENT_ROW = "(" + ", ".join(["%s"] * len(EVENT_COLUMNS)) + ")"
 _TYPED_ROW = "(%s::bigint, %s::uuid, %s, %s, %s, %s, %s::timestamptz)"
 _RUN_ROW = "(%s, " + ", ".join(["%s"] * len(EVENT_COLUMNS)) + ")"
 _OPEN = "status IN (" + ", ".join(f"'{status}'" for status in OPEN) + ")"
-_FENCE = " AND lease_epoch = %s AND lease_expires_at IS NOT NULL"
+_LEASED = " AND lease_epoch = %s AND lease_expires_at IS NOT NULL"
+_FENCE = _LEASED + " AND paused_at IS NULL"
 
 
 @lru_cache(maxsize=1024)
@@ -62,9 +63,12 @@ def create_in_one(dialect: Dialect, columns: tuple[str, ...], count: int) -> str
 
 
 @lru_cache(maxsize=64)
-def park(columns: tuple[str, ...]) -> str:
+def park(columns: tuple[str, ...], *, paused: bool) -> str:
     """Parameters: columns, key, expected sequence, epoch."""
-    return f"UPDATE {RUN} SET {_assignments(columns)} WHERE id = %s AND last_sequence = %s AND lease_epoch = %s"
+    return (
+        f"UPDATE {RUN} SET {_assignments(columns)} WHERE id = %s AND last_sequence = %s AND lease_epoch = %s "
+        f"AND paused_at IS {'NOT NULL' if paused else 'NULL'}"
+    )
 
 
 @lru_cache(maxsize=16)
@@ -74,7 +78,8 @@ def claim(now: str, until: str, *, unpinned_only: bool) -> str:
         f"UPDATE {RUN} SET lease_epoch = lease_epoch + 1, "
         "lost_leases = CASE WHEN lease_expires_at IS NULL THEN lost_leases ELSE lost_leases + 1 END, "
         f"dispatches = 0, wake_reason = '{WakeReason.DRIVING.value}', wake_at = {until}, lease_expires_at = {until} "
-        f"WHERE run_key = %s AND {_OPEN} AND (lease_expires_at IS NULL OR lease_expires_at <= {now})"
+        f"WHERE run_key = %s AND {_OPEN} AND paused_at IS NULL "
+        f"AND (lease_expires_at IS NULL OR lease_expires_at <= {now})"
     ) + (" AND build IS NULL" if unpinned_only else "")
 
 
@@ -85,8 +90,9 @@ def claim_in_one(dialect: Dialect, now: str, until: str, *, unpinned_only: bool)
 
 @lru_cache(maxsize=16)
 def renew(until: str) -> str:
-    """Parameters: until, until, key, epoch."""
-    return f"UPDATE {RUN} SET wake_at = {until}, lease_expires_at = {until} WHERE id = %s" + _FENCE
+    """Parameters: until, until, key, epoch. The lease of a paused run is kept while a body runs, without a wake-up."""
+    wake_at = f"CASE WHEN paused_at IS NULL THEN {until} END"
+    return f"UPDATE {RUN} SET wake_at = {wake_at}, lease_expires_at = {until} WHERE id = %s" + _LEASED
 
 
 @lru_cache(maxsize=16)

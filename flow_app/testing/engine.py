@@ -86,6 +86,8 @@ class FlowTestEngine(FlowEngine):
             row = self.store.row(run_id)
             if row.wake_at is not None:
                 self._move_to(row.wake_at)
+            elif row.paused_at is not None:
+                raise AssertionError(f"Run {run_id!r} is paused: call unpause first.")
             elif not row.status.is_terminal:
                 hooks = [hook.hook_id for hook in self.list_active_hooks() if hook.run_id == run_id]
                 raise AssertionError(f"Run {run_id!r} waits for an answer to {hooks}: call resume first.")

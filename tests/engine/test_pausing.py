@@ -1,0 +1,450 @@
+"""Pause, unpause, run now: what is no event of a run, and at every door of a paused one."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import timedelta
+
+import pytest
+
+from flow_app import RetryPolicy, WorkflowProgress, step, workflow
+from flow_app.core.policy import ChildOperationReference
+from flow_app.core.snapshot import RunStatus
+from flow_app.dispatch import FlowScheduler
+from flow_app.errors import (
+    InvalidTransitionError,
+    RunNotFoundError,
+    RunTerminalError,
+    RuntimeBuildUnavailableError,
+    RuntimeFailureError,
+)
+from flow_app.store import DjangoEventStore, InMemoryEventStore
+from flow_app.store.retention import RetentionStore
+from tests.engine.logbook import inline, of_build, queued, story
+from tests.store.support import at_once
+
+HOUR = timedelta(hours=1)
+LEASE = timedelta(seconds=30)
+ASLEEP = (None, "paused")
+
+
+def sleep_of(engine, run_id="r1"):
+    row = engine.row(run_id)
+    return row.wake_at, row.wake_reason
+
+
+@pytest.fixture
+def waiting():
+    """A workflow that waits for an answer, or an hour, and then for its timer alone."""
+
+    @workflow("waiting")
+    def flow(ctx):
+        if ctx.cancellation_request:
+            return ctx.cancel()
+        if not ctx.wait_scheduled("w"):
+            return ctx.wait_until("w", ctx.input)
+        if not ctx.hook_payload("h"):
+            return ctx.create_hook("h")
+        if not ctx.wait_completed("w"):
+            return ctx.wait_until("w", ctx.input)
+        return ctx.complete("done")
+
+    return flow
+
+
+@pytest.fixture
+def paused(engine, waiting, clock):
+    engine.start(waiting, clock.now() + HOUR, run_id="r1")
+    assert engine.pause("r1")
+    return engine
+
+
+def test_pausing_twice_is_pausing_once(paused, clock):
+    at = clock.now()
+    clock.advance(HOUR)
+    assert not paused.pause("r1")
+    assert paused.row("r1").paused_at == at
+    assert paused.unpause("r1")
+    assert not paused.unpause("r1")
+    assert paused.row("r1").paused_at is None
+
+
+def test_a_pause_is_no_event_and_the_status_stays(paused):
+    assert story(paused) == "C S wc:w hc:h"
+    assert paused.snapshot("r1").status is RunStatus.SUSPENDED
+    assert sleep_of(paused) == ASLEEP
+
+
+def test_a_timer_keeps_its_time_and_does_not_fire(paused, clock):
+    scheduler = FlowScheduler(paused)
+    paused.resume_hook("r1", "h", "yes")
+    clock.advance(2 * HOUR)
+    assert not scheduler.tick().has_due_work
+    assert scheduler.next_wakeup_delay() is None
+    assert paused.resume_scheduled_run("r1") == []
+    assert paused.resume_due_waits(clock.now()) == []
+    assert paused.next_wakeup() is None
+    assert story(paused) == "C S wc:w hc:h hr:h"
+    paused.unpause("r1")
+    assert story(paused) == "C S wc:w hc:h hr:h wk:w RC"
+
+
+def test_a_timer_that_is_not_due_is_waited_for_after_the_pause(paused, clock):
+    at = clock.now() + HOUR
+    paused.resume_hook("r1", "h", "yes")
+    paused.unpause("r1")
+    assert sleep_of(paused) == (at, "timer")
+    clock.advance(HOUR)
+    FlowScheduler(paused).tick()
+    assert paused.snapshot("r1").status is RunStatus.COMPLETED
+
+
+def test_what_arrives_is_kept_and_brings_no_wake_up(paused):
+    assert paused.resume_hook("r1", "h", "yes")
+    assert sleep_of(paused) == ASLEEP
+    assert paused.resume_wait("r1", "w")
+    assert sleep_of(paused) == ASLEEP
+    assert paused.record_progress("r1", WorkflowProgress("p", 1))
+    assert paused.link_child_operation("r1", ChildOperationReference("c", "job", "external-1"))
+    assert sleep_of(paused) == ASLEEP
+    assert story(paused) == "C S wc:w hc:h hr:h wk:w PG CH"
+    paused.unpause("r1")
+    assert story(paused) == "C S wc:w hc:h hr:h wk:w PG CH RC"
+
+
+def test_a_start_with_the_same_id_finds_it_and_does_not_wake_it(paused, waiting, clock):
+    assert paused.start(waiting, clock.now() + HOUR, run_id="r1") == "r1"
+    paused.drive("r1")
+    assert sleep_of(paused) == ASLEEP
+
+
+def test_a_cancellation_request_is_kept_and_the_clean_up_follows_the_pause(paused):
+    assert paused.request_cancellation("r1").status is RunStatus.CANCELLING
+    assert sleep_of(paused) == ASLEEP
+    paused.unpause("r1")
+    assert story(paused) == "C S wc:w hc:h CR RX"
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        lambda engine, now: engine.force_cancel("r1"),
+        lambda engine, now: engine.terminate_for_timeout("r1", now),
+        lambda engine, now: engine.terminate_for_host_shutdown("r1"),
+    ],
+    ids=["cancelled", "timed out", "shut down"],
+)
+def test_ending_at_once_ends_a_paused_run(paused, clock, ending):
+    assert ending(paused, clock.now())
+    row = paused.row("r1")
+    assert row.status.is_terminal
+    assert (row.paused_at, row.wake_at, row.wake_reason) == (None, None, "ended")
+
+
+@pytest.mark.parametrize("verb", ["pause", "unpause", "run_now"])
+def test_a_run_that_has_ended_or_is_not_there_is_refused(engine, waiting, clock, verb):
+    engine.start(waiting, clock.now() + HOUR, run_id="r1")
+    engine.force_cancel("r1")
+    with pytest.raises(RunTerminalError):
+        getattr(engine, verb)("r1")
+    with pytest.raises(RunNotFoundError):
+        getattr(engine, verb)("missing")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_retention_keeps_a_paused_run(clock, waiting):
+    store = DjangoEventStore(clock=clock)
+    engine = inline(store, retention=RetentionStore())
+    engine.start(waiting, clock.now() + HOUR, run_id="r1")
+    engine.pause("r1")
+    clock.advance(400 * 24 * HOUR)
+    assert list(engine.prune(clock.now()).non_terminal) == ["r1"]
+    assert engine.row("r1").paused_at is not None
+
+
+def test_a_copy_of_a_paused_runs_history_is_awake(paused, clock):
+    other = inline(InMemoryEventStore(clock=clock))
+    other.import_run(paused.history("r1"))
+    assert other.row("r1").paused_at is None
+    assert other.snapshot("r1") == paused.snapshot("r1")
+
+
+# --- while somebody drives ------------------------------------------------------------------------------------------
+
+
+class Meanwhile:
+    """Two steps; the body of the first does ``act`` to the run it belongs to."""
+
+    def __init__(self, store, **policy):
+        self.host, self.queue = queued(store)
+        self.act = None
+        self.bodies = []
+
+        @step("first", **policy)
+        def first(ctx):
+            self.bodies.append("a")
+            if self.act is not None:
+                self.act(self.host)
+            return "receipt"
+
+        @step("second")
+        def second(ctx):
+            self.bodies.append("b")
+
+        @workflow("two")
+        def two(ctx):
+            for step_id, body in (("a", first), ("b", second)):
+                if not ctx.step_completed(step_id):
+                    return ctx.schedule_step(step_id, body)
+            return ctx.complete(ctx.step_output("a"))
+
+        self.two = two
+
+
+def test_a_body_that_runs_ends_its_outcome_is_recorded_and_the_next_does_not_start(engine, store):
+    flow = Meanwhile(store)
+    flow.act = lambda host: host.pause("r1")
+    engine.start(flow.two, run_id="r1")
+    assert story(engine) == "C S sc:a ss:a#1 sk:a"
+    row = engine.row("r1")
+    assert (row.wake_at, row.wake_reason, row.lease_expires_at) == (*ASLEEP, None)
+    engine.drive("r1")
+    assert flow.bodies == ["a"]
+    flow.act = None
+    engine.unpause("r1")
+    assert story(engine) == "C S sc:a ss:a#1 sk:a sc:b ss:b#1 sk:b RC"
+    assert flow.bodies == ["a", "b"]
+
+
+def test_a_pause_that_was_over_before_the_body_ended_changes_nothing(engine, store):
+    flow = Meanwhile(store)
+
+    def nap(host):
+        host.pause("r1")
+        host.unpause("r1")
+        assert engine.row("r1").wake_reason == "driving"
+        assert not host.run_now("r1")
+
+    flow.act = nap
+    engine.start(flow.two, run_id="r1")
+    assert story(engine) == "C S sc:a ss:a#1 sk:a sc:b ss:b#1 sk:b RC"
+    assert flow.bodies == ["a", "b"]
+
+
+def test_a_step_that_fails_meanwhile_keeps_its_retry_for_later(engine, store, clock):
+    flow = Meanwhile(store, retry=RetryPolicy.fixed(2, timedelta(minutes=2)))
+
+    def fail(host):
+        host.pause("r1")
+        raise ValueError("not yet")
+
+    flow.act = fail
+    engine.start(flow.two, run_id="r1")
+    assert story(engine) == "C S sc:a ss:a#1 sr:a#1"
+    assert sleep_of(engine) == ASLEEP
+    flow.act = None
+    clock.advance(HOUR)
+    assert not FlowScheduler(engine).tick().has_due_work
+    engine.unpause("r1")
+    assert engine.snapshot("r1").status is RunStatus.COMPLETED
+
+
+def test_a_step_that_ends_the_run_meanwhile_ends_it(engine, store):
+    flow = Meanwhile(store, retry=RetryPolicy.fixed(1))
+
+    def fail(host):
+        host.pause("r1")
+        raise ValueError("never")
+
+    flow.act = fail
+    engine.start(flow.two, run_id="r1")
+    row = engine.row("r1")
+    assert row.status is RunStatus.FAILED
+    assert (row.paused_at, row.wake_at, row.lease_expires_at) == (None, None, None)
+
+
+def test_a_batch_that_runs_ends_whole(engine, store):
+    host, _queue = queued(store)
+
+    @step("member")
+    def member(ctx, number):
+        if number == 1:
+            host.pause("r1")
+        return number
+
+    @workflow("batch")
+    def batch(ctx):
+        ids = [f"m{number}" for number in range(3)]
+        if not all(map(ctx.step_completed, ids)):
+            return ctx.schedule_steps([ctx.step(step_id, member, number) for number, step_id in enumerate(ids)])
+        return ctx.complete()
+
+    engine.start(batch, run_id="r1")
+    assert sorted(word for word in story(engine).split() if word.startswith("sk")) == ["sk:m0", "sk:m1", "sk:m2"]
+    assert engine.row("r1").lease_expires_at is None
+    engine.unpause("r1")
+    assert engine.snapshot("r1").status is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize("command", ["create_hook", "fail", "raise"])
+def test_a_decision_made_meanwhile_is_not_recorded(engine, store, command):
+    host, _queue = queued(store)
+    paused_once = []
+
+    @workflow("deciding")
+    def deciding(ctx):
+        if not paused_once:
+            paused_once.append(host.pause("r1"))
+        if command == "raise":
+            raise ValueError("broken")
+        return ctx.create_hook("h") if command == "create_hook" else ctx.fail("no")
+
+    with contextlib.suppress(RuntimeFailureError):
+        engine.start(deciding, run_id="r1")
+    assert story(engine) == "C S"
+    assert sleep_of(engine) == ASLEEP
+    assert engine.row("r1").lease_expires_at is None
+
+
+def test_a_driver_that_parks_meanwhile_sets_no_wake_up(engine, store, clock):
+    host, _queue = queued(store)
+    at = clock.now() + HOUR
+    calls = []
+
+    @workflow("parking")
+    def parking(ctx):
+        calls.append(1)
+        if len(calls) == 3:  # the timer is recorded, and the run is about to be parked
+            host.pause("r1")
+        return ctx.wait_until("w", at)
+
+    engine.start(parking, run_id="r1")
+    engine.drive("r1")
+    engine.drive("r1")
+    assert engine.row("r1").paused_at is not None
+    assert (sleep_of(engine), engine.row("r1").lease_expires_at) == (ASLEEP, None)
+
+
+def test_a_process_that_is_stopped_meanwhile_leaves_no_wake_up(engine, store):
+    flow = Meanwhile(store)
+
+    def stop(host):
+        host.pause("r1")
+        raise KeyboardInterrupt
+
+    flow.act = stop
+    with pytest.raises(KeyboardInterrupt):
+        engine.start(flow.two, run_id="r1")
+    assert sleep_of(engine) == ASLEEP
+    flow.act = None
+    engine.unpause("r1")
+    assert engine.snapshot("r1").status is RunStatus.COMPLETED
+
+
+def test_a_driver_that_died_meanwhile_is_taken_over_after_the_pause(engine, store, clock):
+    flow = Meanwhile(store)
+    flow.host.start(flow.two, run_id="r1")
+    store.claim("r1", lease=LEASE)  # and its process dies
+    flow.host.pause("r1")
+    clock.advance(HOUR)
+    assert not FlowScheduler(engine).tick().has_due_work
+    engine.unpause("r1")
+    assert engine.snapshot("r1").status is RunStatus.COMPLETED
+
+
+# --- run now --------------------------------------------------------------------------------------------------------
+
+
+def test_run_now_tries_a_blocked_run_at_once(engine):
+    fixed = []
+
+    @workflow("broken")
+    def broken(ctx):
+        if not fixed:
+            raise ValueError("broken")
+        return ctx.complete()
+
+    with pytest.raises(RuntimeFailureError):
+        engine.start(broken, run_id="r1")
+    assert engine.row("r1").wake_reason == "blocked"
+    with pytest.raises(RuntimeFailureError):
+        engine.run_now("r1")
+    assert engine.row("r1").blocked_count == 2
+    fixed.append(True)
+    assert engine.run_now("r1")
+    assert engine.snapshot("r1").status is RunStatus.COMPLETED
+
+
+def test_run_now_sends_a_hint_that_was_lost_again_and_forgets_how_often_it_was_sent(store, waiting, clock):
+    engine, queue = queued(store)
+    engine.start(waiting, clock.now() + HOUR, run_id="r1")
+    for _ in range(3):
+        clock.advance(HOUR)
+        FlowScheduler(engine).tick()
+    queue.take()
+    assert engine.row("r1").dispatches == 3
+    assert engine.run_now("r1")
+    assert (len(queue.take()), engine.row("r1").dispatches, engine.row("r1").wake_at) == (1, 0, clock.now())
+
+
+def test_run_now_completes_no_timer_before_its_time(engine, waiting, clock):
+    at = clock.now() + HOUR
+    engine.start(waiting, at, run_id="r1")
+    assert engine.run_now("r1")
+    assert story(engine) == "C S wc:w hc:h"
+    assert sleep_of(engine) == (at, "timer")
+
+
+def test_run_now_of_a_paused_run_is_refused_and_says_what_helps(paused):
+    with pytest.raises(InvalidTransitionError, match="unpause"):
+        paused.run_now("r1")
+    assert sleep_of(paused) == ASLEEP
+
+
+def test_a_run_of_another_build_is_paused_and_unpaused_but_not_run_from_here(store, waiting, clock):
+    v1, v2 = of_build(store, "v1"), of_build(store, "v2")
+    v1.start(waiting, clock.now() + HOUR, run_id="r1")
+    before = v1.row("r1")
+    with pytest.raises(RuntimeBuildUnavailableError):
+        v2.run_now("r1")
+    assert v1.row("r1") == before
+    assert v2.pause("r1")
+    with pytest.raises(RuntimeBuildUnavailableError):
+        v2.drive("r1")
+    assert sleep_of(v1) == ASLEEP
+    assert v2.unpause("r1")
+    assert sleep_of(v1) == (clock.now(), "runnable")
+
+
+# --- races ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda engine, run_id: engine.resume_hook(run_id, "h", "yes"),
+        lambda engine, run_id: engine.request_cancellation(run_id),
+        lambda engine, run_id: engine.resume_scheduled_run(run_id),
+        lambda engine, run_id: engine.run_now(run_id),
+        lambda engine, run_id: FlowScheduler(engine).tick(),
+    ],
+    ids=["resume", "cancellation", "drive", "run now", "tick"],
+)
+def test_a_pause_racing_it_leaves_the_run_asleep_or_ended(store, waiting, clock, act):
+    engine = inline(store)
+    at = clock.now() + HOUR
+    for number in range(5):
+        engine.start(waiting, at, run_id=f"r{number}")
+    clock.advance(HOUR)
+    for number in range(5):
+        run_id = f"r{number}"
+        results = at_once(lambda run_id=run_id: act(engine, run_id), lambda run_id=run_id: engine.pause(run_id))
+        row = engine.row(run_id)
+        if row.status.is_terminal:  # it was over before the pause, or while its last decision was made
+            assert row.wake_at is None
+            continue
+        assert results[1] is True, results
+        assert (row.wake_at, row.wake_reason, row.lease_expires_at) == (*ASLEEP, None)
+        engine.unpause(run_id)
+        assert engine.row(run_id).lease_expires_at is None
+        assert engine.row(run_id).wake_reason != "paused"
