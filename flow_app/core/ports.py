@@ -35,6 +35,7 @@ class WakeReason(StrEnum):
     RETRY = "retry"
     STEPS = "steps"
     BLOCKED = "blocked"
+    LOST = "lost"
     PAUSED = "paused"
     NO_WORKER = "no_worker"
     ENDED = "ended"
@@ -260,8 +261,14 @@ class EventStore(Protocol):
     def take_due(self, *, limit: int, grace: timedelta) -> list[DueRun]:
         """Runs whose ``wake_at`` is due, earliest first, each moved on by ``grace`` x 2^dispatches (at most 10 min).
 
+        Not among them are runs under a live lease, which are moved on to its end, and those that have killed many
+        workers in a row: these are put off first, ever longer, with the reason *lost*.
+
         Call it inside :meth:`transaction`; concurrent callers get disjoint runs where the database can skip locks.
         """
+
+    def due_builds(self) -> set[str | None]:
+        """The builds of all runs that are due, or have a step that is; None stands for unpinned runs."""
 
 
 class Runtime(Protocol):

@@ -1,33 +1,46 @@
-"""The scheduler: finds every run that is due to be looked at, whatever the reason, and sends one hint for each."""
+"""The scheduler: finds every run and step that is due, whatever the reason, and sends a hint for each."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
-from flow_app.core.ports import DueRun, FlowTaskDispatcher, RunChange, WakeReason
-from flow_app.core.tasks import DriveRun
+from flow_app.core.ports import DueRun, FlowTaskDispatcher, RunChange, StepDispatcher, WakeReason
+from flow_app.core.remote import DueStep
+from flow_app.core.tasks import DriveRun, RunStep
 from flow_app.engine import FlowEngine
 from flow_app.errors import ConfigurationError, RuntimeBuildRouteNotFoundError
 
+if TYPE_CHECKING:
+    from flow_app.core.remote import StepStore
+
 logger = logging.getLogger("flow_app.dispatch")
 
-_BATCH = 100
+Due = DueRun | DueStep
+
+#: Runs, and steps, that are taken in one transaction.
+BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
 class TickReport:
-    """What one tick found: ``dispatched`` went out; ``left`` has no route; ``failed`` could not be sent this time."""
+    """What one tick found: ``dispatched`` runs and ``steps`` went out; ``left`` has no route; ``failed`` was not sent.
+
+    What failed is tried again later, each on its own.
+    """
 
     dispatched: tuple[DueRun, ...] = ()
-    left: tuple[DueRun, ...] = ()
-    failed: tuple[DueRun, ...] = ()
+    steps: tuple[DueStep, ...] = ()
+    left: tuple[Due, ...] = ()
+    failed: tuple[Due, ...] = ()
 
     @property
     def has_due_work(self) -> bool:
-        return bool(self.dispatched or self.left or self.failed)
+        return bool(self.dispatched or self.steps or self.left or self.failed)
 
     @property
     def run_ids(self) -> list[str]:
@@ -35,7 +48,7 @@ class TickReport:
 
 
 class FlowScheduler:
-    """Ticks over the runs whose ``wake_at`` has passed: due timers and retries, lost messages, dead workers alike.
+    """Ticks over the rows whose ``wake_at`` has passed: due timers and retries, lost messages, dead workers alike.
 
     Any number of schedulers may tick at once; a run is hinted at once per grace period.
     """
@@ -43,64 +56,115 @@ class FlowScheduler:
     def __init__(
         self, engine: FlowEngine, dispatcher: FlowTaskDispatcher | None = None, *, on_missing_route: str | None = None
     ) -> None:
+        """``on_missing_route`` is "error" or "skip"; else ``FLOW_APP["BUILD"]`` says it. Raises ConfigurationError."""
         chosen = dispatcher or engine.services.dispatcher
         if chosen is None:
             raise ConfigurationError("A scheduler needs a dispatcher: pass one, or give the engine one.")
+        if on_missing_route not in (None, "error", "skip"):
+            raise ConfigurationError(f"on_missing_route must be 'error' or 'skip', not {on_missing_route!r}.")
         self.engine = engine
         self.dispatcher = chosen
         self.skips = (on_missing_route or engine.services.options.build.get("on_missing_route")) == "skip"
 
     def tick(self, *, limit: int = 10_000) -> TickReport:
-        """Dispatch what is due, at most ``limit`` runs.
+        """Dispatch what is due, at most ``limit`` runs and as many steps, in batches.
 
-        Raises RuntimeBuildRouteNotFoundError when a run's build has no route and such runs are not skipped; then
-        nothing is dispatched.
+        Raises RuntimeBuildRouteNotFoundError when a build that has work due has no route and is not to be skipped;
+        then nothing is dispatched.
         """
-        dispatched: list[DueRun] = []
-        left: list[DueRun] = []
-        failed: list[DueRun] = []
+        sent: list[Due] = []
+        left: list[Due] = []
+        failed: list[Due] = []
         taken = 0
-        size = _BATCH if self.skips else limit  # all or nothing takes all at once
         while taken < limit:
-            due = self._take(min(size, limit - taken))
-            taken += len(due)
-            for run in due:
-                if not self.dispatcher.has_route(run.build):
-                    left.append(run)
-                elif self._send(run):
-                    dispatched.append(run)
+            size = min(BATCH, limit - taken)
+            runs, steps = self._take(size)
+            batch: tuple[Due, ...] = (*runs, *steps)
+            for due in batch:
+                if not self._has_route(due):
+                    left.append(due)
+                elif self._send(due):
+                    sent.append(due)
                 else:
-                    failed.append(run)
-            if len(due) < size:
+                    failed.append(due)
+            if max(len(runs), len(steps)) < size:
                 break
-        return TickReport(tuple(dispatched), tuple(left), tuple(failed))
+            taken += size
+        return TickReport(
+            dispatched=tuple(due for due in sent if isinstance(due, DueRun)),
+            steps=tuple(due for due in sent if isinstance(due, DueStep)),
+            left=tuple(left),
+            failed=tuple(failed),
+        )
 
-    def _take(self, limit: int) -> Sequence[DueRun]:
-        """Take due runs. A missing route undoes the taking, or is what the run says it waits for."""
+    def next_wakeup_delay(self) -> timedelta | None:
+        """Time until something is due; zero when it is overdue, None when nothing is timed."""
         store = self.engine.store
+        times: list[datetime | None] = [store.next_wake()]
+        if self._steps is not None:
+            times.append(self._steps.next_step_wake())
+        earliest = min((at for at in times if at is not None), default=None)
+        return None if earliest is None else max(earliest - store.clock.now(), timedelta())
 
-        def take() -> Sequence[DueRun]:
-            due = store.take_due(limit=limit, grace=self.engine.services.options.dispatch_grace)
-            for run in due:
-                if self.dispatcher.has_route(run.build):
-                    continue
-                if not self.skips:
-                    raise RuntimeBuildRouteNotFoundError(run.build)
-                store.park(store.row(run.run_id), change=RunChange(wake_reason=WakeReason.NO_WORKER))
-            return due
+    # --- taking -------------------------------------------------------------------------------------------------------
 
-        return store.transact(take)
+    def _take(self, limit: int) -> tuple[Sequence[DueRun], Sequence[DueStep]]:
+        """Take a batch. A missing route undoes the taking, or is what the run says it waits for."""
+        return self.engine.store.transact(partial(self._take_now, limit))
 
-    def _send(self, run: DueRun) -> bool:
+    def _take_now(self, limit: int) -> tuple[Sequence[DueRun], Sequence[DueStep]]:
+        store, grace = self.engine.store, self.engine.services.options.dispatch_grace
+        runs = store.take_due(limit=limit, grace=grace)
+        steps = [] if self._steps is None else self._steps.take_due_steps(limit=limit, grace=grace)
+        if not self.skips:
+            self._require_routes((*runs, *steps), backlog=max(len(runs), len(steps)) == limit)
+        for run in runs:
+            if not self._has_route(run):
+                change = RunChange(wake_reason=WakeReason.NO_WORKER, dispatches=0)  # nothing was sent
+                store.park(store.row(run.run_id), change=change)
+        return runs, steps
+
+    @property
+    def _steps(self) -> StepStore | None:
+        """The store, if steps can travel with it."""
+        store = self.engine.store
+        return cast("StepStore", store) if hasattr(store, "take_due_steps") else None
+
+    # --- routes -------------------------------------------------------------------------------------------------------
+
+    def _require_routes(self, batch: Iterable[Due], *, backlog: bool) -> None:
+        """Ask for a route for each build that has work due, before the first hint goes out."""
+        builds = {due.build for due in batch if not _has_queue(due)}
+        if backlog:
+            builds |= self.engine.store.due_builds()
+        for build in sorted(builds, key=str):
+            if not self.dispatcher.has_route(build):
+                raise RuntimeBuildRouteNotFoundError(build)
+
+    def _has_route(self, due: Due) -> bool:
+        return _has_queue(due) or self.dispatcher.has_route(due.build)
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def _send(self, due: Due) -> bool:
         """One bad run never stops the others."""
         try:
-            self.dispatcher.dispatch_for_build(run.build, DriveRun(run.run_id))
+            self._sender(due)()
         except Exception:
-            logger.exception("Run %s failed when it was dispatched; it is tried again later", run.run_id)
+            logger.exception("Run %s failed when it was dispatched; it is tried again later", due.run_id)
             return False
         return True
 
-    def next_wakeup_delay(self) -> timedelta | None:
-        """Time until some run is due; zero when one is overdue, None when nothing is timed."""
-        at = self.engine.store.next_wake()
-        return None if at is None else max(at - self.engine.store.clock.now(), timedelta())
+    def _sender(self, due: Due) -> Callable[[], None]:
+        dispatcher = self.dispatcher
+        if isinstance(due, DueRun):
+            return partial(dispatcher.dispatch_for_build, due.build, DriveRun(due.run_id))
+        step = RunStep(due.run_id, due.step_id, due.attempt)
+        if isinstance(dispatcher, StepDispatcher):
+            return partial(dispatcher.dispatch_step, step, build=due.build, queue=due.queue)
+        return partial(dispatcher.dispatch_for_build, due.build, step)
+
+
+def _has_queue(due: Due) -> bool:
+    """A step that names its queue goes there, whatever the build of its run."""
+    return isinstance(due, DueStep) and due.queue is not None

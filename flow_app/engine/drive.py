@@ -190,7 +190,7 @@ class Drive:
             self.journal.settle(Due(event))
 
     def _turn(self) -> bool:
-        """Ask for one command and carry it out; False when the run has ended, is parked, paused or has had its slice."""
+        """Ask for one command and carry it out; False when the run has ended, is parked or paused, or had its slice."""
         journal, state = self.journal, self.journal.state
         if state.is_terminal:
             return not journal.flush()

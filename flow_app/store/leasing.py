@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import UTC, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from flow_app.core.ports import DueRun, RunChange, RunRow, WakeReason
 from flow_app.errors import RunNotFoundError
@@ -18,11 +18,30 @@ from flow_app.store.transactions import Transactions
 
 #: A run that nobody takes is hinted at ever more seldom, but at least this often.
 LONGEST_GRACE = timedelta(minutes=10)
+#: Workers that a run may lose in a row before it is put off: what a step does is ended as "worker lost" by then.
+MANY_LOSSES = 5
 
 
 def grace_after(dispatches: int, grace: timedelta) -> timedelta:
     """How long to wait for a worker before the next hint: ``grace`` x 2^dispatches, at most ten minutes."""
     return min(grace * (1 << min(dispatches, 20)), max(LONGEST_GRACE, grace))
+
+
+def put_off(reason: str, lost_leases: int, grace: timedelta) -> timedelta | None:
+    """How long a run is left alone whose worker has just died, and many before it; None: not at all."""
+    if reason != WakeReason.DRIVING or lost_leases < MANY_LOSSES:
+        return None
+    return grace_after(lost_leases - MANY_LOSSES, grace)
+
+
+class _Due(NamedTuple):
+    key: int
+    run_id: str
+    build: str | None
+    reason: str
+    dispatches: int
+    lost_leases: int
+    leased: int
 
 
 class Leasing(Transactions):
@@ -66,31 +85,40 @@ class Leasing(Transactions):
 
     def take_due(self, *, limit: int, grace: timedelta) -> list[DueRun]:
         """Runs that are due, each moved on to when it is due again if nobody takes it."""
-        now = self.dialect.moment(self.clock)
-        rows = self.fetch(
-            "SELECT id, run_id, build, wake_reason, dispatches, "
-            f"CASE WHEN lease_expires_at > {now.sql} THEN 1 ELSE 0 END FROM {statements.RUN} "
-            f"WHERE wake_at <= {now.sql} ORDER BY wake_at, id LIMIT %s{self._locking}",
-            (*now.params, *now.params, limit),
-        )
-        driven = [key for key, *_, leased in rows if leased]
+        rows = self._due(limit)
+        driven = [row.key for row in rows if row.leased]
         if driven:  # the driver extended its lease and left wake_at behind: it needs no hint
             self.execute(f"UPDATE {statements.RUN} SET wake_at = lease_expires_at WHERE id IN {_marks(driven)}", driven)
-        waiting = [row for row in rows if not row[-1]]
-        self._move_on(waiting, grace)
-        return [DueRun(run_id, build, reason) for _key, run_id, build, reason, *_ in waiting]
+        taken, moves = [], defaultdict(list)
+        for row in rows:
+            if row.leased:
+                continue
+            pause = put_off(row.reason, row.lost_leases, grace)
+            if pause is None:
+                taken.append(DueRun(row.run_id, row.build, row.reason))
+                moves[grace_after(row.dispatches, grace), WakeReason.DISPATCHED].append(row.key)
+            else:
+                moves[pause, WakeReason.LOST].append(row.key)
+        for (delay, reason), keys in sorted(moves.items()):
+            self._move_on(keys, delay, reason)
+        return taken
 
-    def _move_on(self, rows: list[tuple[Any, ...]], grace: timedelta) -> None:
-        by_dispatches: dict[int, list[int]] = defaultdict(list)
-        for key, _run_id, _build, _reason, dispatches, _leased in rows:
-            by_dispatches[dispatches].append(key)
-        for dispatches, keys in sorted(by_dispatches.items()):
-            again = self.dialect.after(self.clock, grace_after(dispatches, grace))
-            self.execute(
-                f"UPDATE {statements.RUN} SET wake_at = {again.sql}, wake_reason = %s, dispatches = dispatches + 1 "
-                f"WHERE id IN {_marks(keys)}",
-                (*again.params, WakeReason.DISPATCHED.value, *keys),
-            )
+    def _due(self, limit: int) -> list[_Due]:
+        now = self.dialect.moment(self.clock)
+        sql = statements.select_due(now.sql, locking=self._locking)
+        return [_Due(*values) for values in self.fetch(sql, (*now.params, *now.params, limit))]
+
+    def _move_on(self, keys: list[int], delay: timedelta, reason: WakeReason) -> None:
+        again = self.dialect.after(self.clock, delay)
+        hinted = ", dispatches = dispatches + 1" if reason is WakeReason.DISPATCHED else ""
+        self.execute(
+            f"UPDATE {statements.RUN} SET wake_at = {again.sql}, wake_reason = %s{hinted} WHERE id IN {_marks(keys)}",
+            (*again.params, reason.value, *keys),
+        )
+
+    def due_builds(self) -> set[str | None]:
+        now = self.dialect.moment(self.clock)
+        return {build for (build,) in self.fetch(statements.select_due_builds(now.sql), (*now.params, *now.params))}
 
     @property
     def _locking(self) -> str:

@@ -20,7 +20,7 @@ from flow_app.core.snapshot import HookStatus, RunStatus
 from flow_app.errors import EventConflictError, HookTokenConflictError, LeaseLostError, RunNotFoundError
 from flow_app.store.after_commit import AfterCommit
 from flow_app.store.clock import SystemClock
-from flow_app.store.leasing import grace_after
+from flow_app.store.leasing import grace_after, put_off
 from flow_app.store.memory_rows import Rows
 from flow_app.store.records import meta_text, read_event, read_meta, text_digest
 from flow_app.store.rows import moved
@@ -175,11 +175,19 @@ class InMemoryEventStore:
                 if row.lease_expires_at is not None and row.lease_expires_at > now:
                     self._move(row, wake_at=row.lease_expires_at)
                     continue
+                pause = put_off(row.wake_reason, row.lost_leases, grace)
+                if pause is not None:
+                    self._move(row, wake_at=now + pause, wake_reason=WakeReason.LOST.value)
+                    continue
                 again = now + grace_after(row.dispatches, grace)
                 dispatched = WakeReason.DISPATCHED.value
                 self._move(row, wake_at=again, wake_reason=dispatched, dispatches=row.dispatches + 1)
                 taken.append(DueRun(row.run_id, row.build, row.wake_reason))
             return taken
+
+    def due_builds(self) -> set[str | None]:
+        now = self.clock.now()
+        return {run.row.build for run in self._open() if run.row.wake_at is not None and run.row.wake_at <= now}
 
     def _move(self, row: RunRow, **columns: object) -> RunRow:
         return self._replace(dataclasses.replace(row, **columns))  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from flow_app.core.ports import WakeReason
-from flow_app.models import Event, Run, Tombstone
+from flow_app.models import Event, Run, StepExecution, Tombstone
 from flow_app.models.run import OPEN
 from flow_app.store.dialects import Dialect
 from flow_app.store.records import EVENT_COLUMNS
@@ -14,7 +14,11 @@ from flow_app.store.rows import run_columns
 
 RUN = Run._meta.db_table
 EVENT = Event._meta.db_table
+STEP = StepExecution._meta.db_table
 TOMBSTONE = Tombstone._meta.db_table
+
+#: Parameter: the run's key.
+FORGET_STEPS = f"DELETE FROM {StepExecution._meta.db_table} WHERE run_id = %s"
 
 _EVENT_COLUMNS = ", ".join(EVENT_COLUMNS)
 _EVENT_ROW = "(" + ", ".join(["%s"] * len(EVENT_COLUMNS)) + ")"
@@ -93,6 +97,25 @@ def renew(until: str) -> str:
     """Parameters: until, until, key, epoch. The lease of a paused run is kept while a body runs, without a wake-up."""
     wake_at = f"CASE WHEN paused_at IS NULL THEN {until} END"
     return f"UPDATE {RUN} SET wake_at = {wake_at}, lease_expires_at = {until} WHERE id = %s" + _LEASED
+
+
+@lru_cache(maxsize=16)
+def select_due(now: str, *, locking: str) -> str:
+    """Parameters: now, now, limit."""
+    return (
+        "SELECT id, run_id, build, wake_reason, dispatches, lost_leases, "
+        f"CASE WHEN lease_expires_at > {now} THEN 1 ELSE 0 END FROM {RUN} "
+        f"WHERE wake_at <= {now} ORDER BY wake_at, id LIMIT %s{locking}"
+    )
+
+
+@lru_cache(maxsize=16)
+def select_due_builds(now: str) -> str:
+    """Parameters: now, now. A step that names its queue needs no route."""
+    return (
+        f"SELECT build FROM {RUN} WHERE wake_at <= {now} UNION SELECT r.build FROM {STEP} s "
+        f"JOIN {RUN} r ON r.id = s.run_id WHERE s.wake_at <= {now} AND s.queue IS NULL"
+    )
 
 
 @lru_cache(maxsize=16)

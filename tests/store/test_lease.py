@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from threading import Barrier
 
 import pytest
 
 from flow_app.core.ports import DueRun
 from flow_app.core.snapshot import RunStatus
 from flow_app.errors import RunNotFoundError
-from flow_app.store.leasing import grace_after
+from flow_app.store.leasing import MANY_LOSSES, grace_after
 from tests.store.support import DONE, LEASE, add, at_once, begin, done, kinds, step, undone
 
 GRACE = timedelta(seconds=30)
@@ -193,6 +194,66 @@ def test_two_ticks_at_once_share_the_work(store):
     taken = [due.run_id for result in results for due in result]
     assert len(taken) == len(set(taken))
     assert sorted(taken + [due.run_id for due in take(store)]) == store.run_ids()
+
+
+def lose(store, clock, times):
+    """Claim the run again and again, and die each time."""
+    for _ in range(times):
+        assert store.claim("r1", lease=LEASE) is not None
+        clock.advance(LEASE)
+
+
+def test_a_run_that_kills_worker_after_worker_is_put_off_ever_longer(store, clock):
+    begin(store)
+    lose(store, clock, MANY_LOSSES)
+    assert [due.reason for due in take(store)] == ["driving"]
+    pauses = []
+    for _ in range(6):
+        lose(store, clock, 1)
+        assert take(store) == []
+        row = store.row("r1")
+        assert (row.wake_reason, row.dispatches) == ("lost", 0)
+        pauses.append((row.wake_at - clock.now()).total_seconds())
+        clock.advance(row.wake_at - clock.now())
+        assert [due.reason for due in take(store)] == ["lost"]
+    assert pauses == [30, 60, 120, 240, 480, 600]
+
+
+def test_a_run_that_moves_again_is_put_off_no_more(store, clock):
+    begin(store)
+    lose(store, clock, 2 * MANY_LOSSES)
+    row = store.claim("r1", lease=LEASE)
+    add(store, row, step(), epoch=row.lease_epoch, lost_leases=0)
+    clock.advance(LEASE)
+    assert [due.reason for due in take(store)] == ["driving"]
+
+
+def test_the_builds_that_have_work_due(store, clock):
+    assert store.due_builds() == set()
+    begin(store, "a", build="v1")
+    begin(store, "b", build="v1")
+    begin(store, "c")
+    begin(store, "d", build="v2", wake_at=clock.now() + MINUTE)
+    add(store, begin(store, "e", build="v3"), done(), **DONE)
+    assert store.due_builds() == {"v1", None}
+
+
+def test_ticks_in_batches_at_once_take_every_run_once(store):
+    """Barriers between the batches: every round, four transactions look at the same head of the queue."""
+    for number in range(60):
+        begin(store, f"r{number:02}")
+    barrier = Barrier(4)
+
+    def tick():
+        taken = []
+        for _ in range(5):
+            barrier.wait(30)
+            taken += store.transact(lambda: store.take_due(limit=5, grace=GRACE))
+        return taken
+
+    results = at_once(*[tick] * 4)
+    taken = [due.run_id for result in results for due in result] + [due.run_id for due in take(store)]
+    assert sorted(taken) == store.run_ids()
 
 
 # --- questions about many runs --------------------------------------------------------------------------------------
