@@ -15,4 +15,5 @@ class FlowAppConfig(AppConfig):
 
     def ready(self) -> None:
         import_module("flow_app.checks")
+        import_module("flow_app.checks_celery")
         autodiscover_modules("workflows")

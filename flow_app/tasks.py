@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
-from celery import shared_task
+from celery import current_app, current_task, shared_task
 from django.db import close_old_connections
 
 from flow_app import get_engine
+from flow_app.beat.nominal import nominal_tick
 from flow_app.dispatch import FlowScheduler
 from flow_app.errors import FlowError, LeaseLostError, RunNotFoundError, RuntimeBuildUnavailableError
 
@@ -64,3 +65,27 @@ def run_step(run_id: str, step_id: str, attempt: int, *, using: str | None = Non
 def tick(*, using: str | None = None) -> None:
     """Send a hint for everything that is due."""
     FlowScheduler(get_engine(using)).tick()
+
+
+@_flow_task("flow_app.start_run")
+def start_run(
+    workflow: str,
+    input: Any = None,
+    *,
+    name: str | None = None,
+    when: int | str | None = None,
+    run_id: str | None = None,
+    using: str | None = None,
+) -> None:
+    """Start a run; a message that comes twice starts one.
+
+    Its id is ``run_id``, or ``name`` and the tick of the schedule ``when`` (see :mod:`flow_app.beat`), or the id of the
+    message.
+    """
+    engine = get_engine(using)
+    if run_id is None and name is not None and when is not None:
+        tick_at = nominal_tick(when, at=engine.store.clock.now(), zone=current_app.timezone)
+        run_id = f"{name}:{tick_at:%Y%m%dT%H%M%SZ}"
+    elif run_id is None and current_task:
+        run_id = current_task.request.id
+    engine.start(workflow, input, run_id=run_id, labels={} if name is None else {"schedule": name})
