@@ -123,8 +123,8 @@ def _check_queues(celery_conf: Any, options: conf.Options) -> Iterable[CheckMess
     if transport in _VISIBILITY and timedelta(seconds=visible) <= needed:
         yield _warning(
             17,
-            f"The broker sends a message again after {visible} s, while it is worked on: a lease and a drive's slice are "
-            f"{needed.total_seconds():g} s.",
+            f"The broker sends a message again after {visible} s, while it is worked on: a lease and a drive's slice "
+            f"are {needed.total_seconds():g} s.",
             'CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600}',
         )
     routes = options.build.get("routes", {})

@@ -6,20 +6,17 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from celery import current_app
 from kombu.exceptions import OperationalError
 
 from flow_app import conf
 from flow_app.core import tasks
-from flow_app.core.tasks import FlowTask
+from flow_app.core.tasks import FlowTask, RunStep
 from flow_app.dispatch.handling import handle_task
 from flow_app.engine import FlowEngine
 from flow_app.errors import RuntimeBuildRouteNotFoundError
-
-if TYPE_CHECKING:
-    from flow_app.core.tasks import RunStep
 
 logger = logging.getLogger("flow_app.dispatch")
 
@@ -60,7 +57,7 @@ class CeleryDispatcher:
         if queue is None:
             self._require_route(build)
             queue = self._queue_of(build)
-        self._send("flow_app.run_step", (step.run_id, step.step_id, step.attempt), queue)
+        self._dispatch(step, queue)
 
     def _require_route(self, build: str | None) -> None:
         if not self.has_route(build):
@@ -78,6 +75,8 @@ class CeleryDispatcher:
     def _dispatch(self, task: FlowTask, queue: str | None) -> None:
         if isinstance(task, tasks.DriveRun | tasks.ResumeScheduledRun):
             self._send("flow_app.drive_run", (task.run_id,), queue)
+        elif isinstance(task, RunStep):
+            self._send("flow_app.run_step", (task.run_id, task.step_id, task.attempt), queue)
         elif isinstance(task, tasks.ResumeDueRetries):
             for run_id in dict.fromkeys(run_id for run_id, _ in self.engine.list_due_retries(task.now)):
                 self.dispatch_for_build(self.engine.runtime_build_id(run_id), tasks.DriveRun(run_id))

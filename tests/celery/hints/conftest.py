@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import Celery, _state
+
+from flow_app import get_engine
+from flow_app.engine import FlowEngine
+from project.celery import app as project_app
+from tests.celery.hints.post import Post, forget_all
+from tests.engine.conftest import registered
+
+__all__ = ["registered"]
+
+CELERY = {"DISPATCHER": "flow_app.dispatch.CeleryDispatcher"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No message and no app of another test: an app that is made is the current one."""
+    monkeypatch.setattr(_state, "default_app", project_app)
+    monkeypatch.setattr(_state._tls, "current_app", project_app)
+    forget_all()
+    yield
+    forget_all()
+
+
+@pytest.fixture
+def post() -> Post:
+    return Post(project_app)
+
+
+@pytest.fixture
+def celery_conf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The project app's configuration, to be changed for the test: ``celery_conf(task_always_eager=True)``."""
+
+    def change(**values: Any) -> None:
+        for key, value in values.items():
+            monkeypatch.setitem(project_app.conf.changes, key, value)
+
+    return change
+
+
+@pytest.fixture
+def flow_app(settings: Any) -> Any:
+    """Set FLOW_APP for the test; the dispatcher is Celery's."""
+
+    def change(**options: Any) -> None:
+        settings.FLOW_APP = {**CELERY, **options}
+
+    change()
+    return change
+
+
+@pytest.fixture
+def engine(transactional_db: None, flow_app: Any, post: Post) -> FlowEngine:
+    """The project's engine, which sends through Celery."""
+    return get_engine()
+
+
+@pytest.fixture
+def use_app(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Make another app the current one, in every thread."""
+
+    def use(app: Celery) -> Post:
+        monkeypatch.setattr(_state, "default_app", app)
+        monkeypatch.setattr(_state._tls, "current_app", app)
+        return Post(app)
+
+    return use
