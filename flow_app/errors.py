@@ -4,7 +4,7 @@
     ├── RunNotFoundError, RunTerminalError, InvalidRunIdError, RunConflictError
     ├── InvalidRuntimeBuildIdError, RuntimeBuildUnavailableError, RuntimeBuildRouteNotFoundError
     ├── NonDeterministicError, InvalidTransitionError, ReplayLimitExceededError
-    ├── EventConflictError, LeaseLostError, StoreError
+    ├── EventConflictError, LeaseLostError, StepLeaseLostError, AttemptEndedError, StoreError
     ├── HookTokenNotFoundError, HookTokenConflictError, HookTokenKeyMissingError, HookConflictError
     ├── ProgressConflictError, ChildOperationConflictError
     ├── InvalidWorkflowError, WorkflowNotRegisteredError, StepNotRegisteredError
@@ -181,6 +181,37 @@ class LeaseLostError(FlowError):
         super().__init__(f"Run {run_id!r}: the lease with epoch {epoch} is no longer held by this worker.")
         self.run_id = run_id
         self.epoch = epoch
+
+
+class StepLeaseLostError(LeaseLostError):
+    """An attempt of a step was given to another worker, or has ended. Nothing was written."""
+
+    code = "step_lease_lost"
+
+    def __init__(self, run_id: str, step_id: str, attempt: int) -> None:
+        FlowError.__init__(
+            self,
+            f"Run {run_id!r}: attempt {attempt} of step {step_id!r} is no longer this worker's: it has ended, or was "
+            "given to another one.",
+        )
+        self.run_id = run_id
+        self.step_id = step_id
+        self.attempt = attempt
+
+
+class AttemptEndedError(FlowError):
+    """Nobody waits for this attempt of a step any more: its body should stop. What it did stays done."""
+
+    code = "attempt_ended"
+
+    def __init__(self, run_id: str, step_id: str, attempt: int) -> None:
+        super().__init__(
+            f"Run {run_id!r}: nobody waits for attempt {attempt} of step {step_id!r} any more. Its time is over, "
+            "the run has ended, or another worker has it. Nothing is written for it."
+        )
+        self.run_id = run_id
+        self.step_id = step_id
+        self.attempt = attempt
 
 
 class StoreError(FlowError):

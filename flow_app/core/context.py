@@ -24,7 +24,7 @@ from flow_app.core.policy import (
 from flow_app.core.snapshot import HookStatus, StepStatus, WaitStatus
 from flow_app.core.spec import WorkflowSpec
 from flow_app.core.state import RunState
-from flow_app.errors import HookTokenKeyMissingError, InvalidTransitionError
+from flow_app.errors import AttemptEndedError, HookTokenKeyMissingError, InvalidTransitionError
 
 Secrets = Sequence[str | bytes]
 
@@ -224,13 +224,16 @@ class WorkflowContext:
 def hook_token(state: RunState, hook_id: str, *, secrets: Secrets) -> str:
     """The derived token of a hook: under the newest secret, or under the one an existing hook was made with."""
     hook = state.hooks.get(check_id(hook_id, what="hook id"))
-    if hook is None:
-        if not secrets:
-            raise HookTokenKeyMissingError(state.run_id, hook_id)
-        return tokens.derive(secrets[0], run_id=state.run_id, hook_id=hook_id)
-    token = tokens.derive_matching(secrets, run_id=state.run_id, hook_id=hook_id, known=hook.token_digest)
+    return derived_token(state.run_id, hook_id, known=None if hook is None else hook.token_digest, secrets=secrets)
+
+
+def derived_token(run_id: str, hook_id: str, *, known: str | None, secrets: Secrets) -> str:
+    """The token of a hook whose digest is ``known``, or of one that is yet to be made."""
+    if known is None and secrets:
+        return tokens.derive(secrets[0], run_id=run_id, hook_id=hook_id)
+    token = None if known is None else tokens.derive_matching(secrets, run_id=run_id, hook_id=hook_id, known=known)
     if token is None:
-        raise HookTokenKeyMissingError(state.run_id, hook_id)
+        raise HookTokenKeyMissingError(run_id, hook_id)
     return token
 
 
@@ -248,6 +251,7 @@ class StepContext:
     token_for: Callable[[str], str] = field(repr=False)
     read_history: Callable[[], list[EventEnvelope]] = field(repr=False)
     is_cancelled: Callable[[], bool] = field(repr=False, default=lambda: False)
+    renew: Callable[[], None] = field(repr=False, default=lambda: None)
 
     @property
     def input(self) -> Any:
@@ -260,8 +264,19 @@ class StepContext:
 
     @property
     def cancelled(self) -> bool:
-        """The run has ended meanwhile: whatever this attempt returns will be dropped."""
+        """Nobody waits for this attempt any more: whatever it returns will be dropped. Costs no statement."""
         return self.is_cancelled()
+
+    def heartbeat(self) -> None:
+        """Say that the body is alive. A long body calls it in its loop, as often as it likes.
+
+        Raises AttemptEndedError when nobody waits for it any more: its time is over, the run has ended, or another
+        worker has the attempt. Let it through, or clean up and return: what the body then returns is dropped.
+        """
+        if not self.is_cancelled():
+            self.renew()
+        if self.is_cancelled():
+            raise AttemptEndedError(self.run_id, self.step_id, self.attempt)
 
     @property
     def history(self) -> list[EventEnvelope]:

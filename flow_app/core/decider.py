@@ -15,12 +15,14 @@ from flow_app.core import events as ev
 from flow_app.core import instants, tokens
 from flow_app.core.identifiers import check_id
 from flow_app.core.payload import DEFAULT_LIMITS, Limits, dumps
-from flow_app.core.policy import CancellationRequest, check_reason
+from flow_app.core.policy import CancellationRequest, RetryPolicy, check_reason
 from flow_app.core.snapshot import HookStatus, RunStatus, StepSnapshot, StepStatus, WaitStatus
 from flow_app.core.state import RunState
 from flow_app.errors import InvalidTransitionError, NonDeterministicError
 
+#: What an attempt failed of, when it was not its body that said so.
 WORKER_LOST = "worker lost"
+TIMED_OUT = "timed out"
 
 _NO_CLOCK = ". Workflow code must not read the clock: read it in a step"
 _CANCELLED = "look at ctx.cancellation_request first and return ctx.cancel(), or clean up under new ids"
@@ -278,15 +280,20 @@ def failure(state: RunState, step_id: str, *, error: str, failed_at: datetime) -
     """
     step = state.steps[step_id]
     late = step.status is StepStatus.CANCELLED
-    if not late and step.attempt < step.retry.attempts:
-        retry_after = None
-        if step.retry.delay_ms:
-            retry_after = instants.after_or_last(failed_at, step.retry.delay_ms)
-        return (ev.StepRetrying(step_id, step.attempt, error, retry_after),)
-    failed = ev.StepFailed(step_id, step.attempt, error)
-    if late or not step.retry.fails_run:
+    return attempt_failed(step_id, step.attempt, step.retry, late=late, error=error, failed_at=failed_at)
+
+
+def attempt_failed(
+    step_id: str, attempt: int, retry: RetryPolicy, *, late: bool, error: str, failed_at: datetime
+) -> tuple[ev.Event, ...]:
+    """The same for whoever knows the attempt and not the state. ``late``: cancellation was requested while it ran."""
+    if not late and attempt < retry.attempts:
+        retry_after = instants.after_or_last(failed_at, retry.delay_ms) if retry.delay_ms else None
+        return (ev.StepRetrying(step_id, attempt, error, retry_after),)
+    failed = ev.StepFailed(step_id, attempt, error)
+    if late or not retry.fails_run:
         return (failed,)
-    return failed, ev.RunRetryExhausted(step_id, step.attempt, error)
+    return failed, ev.RunRetryExhausted(step_id, attempt, error)
 
 
 DueEvent = ev.WaitCompleted | ev.HookExpired

@@ -29,6 +29,12 @@ def _(task: tasks.ResumeScheduledRun, engine: FlowEngine) -> TaskOutcome:
     return _scheduled(task, engine, task.run_id)
 
 
+@_handle.register
+def _(task: tasks.RunStep, engine: FlowEngine) -> TaskOutcome:
+    settled = engine.run_step(task.run_id, task.step_id, task.attempt)
+    return TaskOutcome(task, run_ids=(task.run_id,) if settled else ())
+
+
 def _scheduled(task: FlowTask, engine: FlowEngine, run_id: str) -> TaskOutcome:
     now = task.now if isinstance(task, tasks.ResumeScheduledRun) else None
     wakeups = engine.resume_scheduled_run(run_id, now)

@@ -48,6 +48,9 @@ def _check_same(services: Services, row: RunRow, asked: CancellationRequest) -> 
 def _cancelling(services: Services, row: RunRow) -> RunChange:
     """Everything open is cancelled by the request; the run is to be driven at once."""
     change = rows.runnable(row, now=services.store.clock.now())
+    store = services.step_store
+    if row.steps_out and store is not None:
+        change["steps_out"] = store.recall_steps(row)
     closed = RunChange(status=RunStatus.CANCELLING, open_waits=0, active_hooks=0, pending_retries=0, timer_at=None)
     return change | closed
 
@@ -70,6 +73,10 @@ def shut_down(services: Services, run_id: str, *, reason: str | None, meta: Meta
     return _terminate(services, run_id, event, RunStatus.FAILED, OutcomeType.HOST_SHUTDOWN, event.error_text, meta=meta)
 
 
+def _freed(row: RunRow) -> RunChange:
+    return rows.unblocked(row) | rows.unpaused(row) | rows.recalled(row)
+
+
 def _terminate(
     services: Services,
     run_id: str,
@@ -87,7 +94,7 @@ def _terminate(
         if row.status.is_terminal:
             return False
         change = rows.ended(status, outcome, error=error, now=services.store.clock.now())
-        services.append(row, (event,), change=change | rows.unblocked(row) | rows.unpaused(row), meta=meta)
+        services.append(row, (event,), change=change | _freed(row), meta=meta)
         return True
 
     return services.store.transact(end)

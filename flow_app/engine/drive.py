@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
 from flow_app.core import decider, instants
 from flow_app.core import events as ev
-from flow_app.core.commands import Command
+from flow_app.core.commands import Command, ScheduleSteps
 from flow_app.core.context import WorkflowContext
 from flow_app.core.payload import clean_text
 from flow_app.core.ports import RunChange, RunRow, WakeReason
+from flow_app.core.remote import Awaited
 from flow_app.core.snapshot import RunStatus, StepStatus
 from flow_app.core.tasks import DriveRun
-from flow_app.engine import rows
-from flow_app.engine.executors import Executor, SerialExecutor, ThreadExecutor
+from flow_app.engine import rows, sending, shutdown
+from flow_app.engine.deadlines import Deadline, run_within
+from flow_app.engine.executors import Executor, Job, SerialExecutor, ThreadExecutor
 from flow_app.engine.journal import Journal, database_is_away
 from flow_app.engine.keeper import Kept, keeper
 from flow_app.engine.outcomes import Due, Outcome, error_text, run_body, step_context
@@ -73,6 +75,8 @@ def drive(services: Services, run_id: str, *, complete_due: bool = False, now: d
             "Call start or resume there instead, which drive on commit",
             run_id=run_id,
         )
+    if shutdown.requested():
+        return []  # the run's wake_at brings it back
     if now is not None:
         now = instants.utc(now, what="now")
     builds_differ = services.builds is not None
@@ -108,6 +112,7 @@ class Drive:
         self._started = services.store.clock.monotonic()
         self._steps = 0
         self._slow_workflow = False
+        self._batch = False  # does the workflow ask for several steps?
         self._lost = row.lost_leases
         self._abandoned = False
         self._lease: Kept | None = None
@@ -151,6 +156,7 @@ class Drive:
         logger.warning("Run %s is blocked: %s", row.run_id, code, extra={"run_id": row.run_id, "code": code})
         timer = self.journal.state.next_timer()
         change = rows.blocked(row, code=code, text=text, now=store.clock.now(), timer=timer)
+        change |= rows.awaiting(row, Awaited.ANY)
         if store.park(row, change=rows.asleep(row, change)):
             return
         current = store.row(row.run_id)
@@ -198,6 +204,8 @@ class Drive:
             return not journal.let_go_if_paused()
         if state.lifecycle is RunStatus.PENDING:
             journal.record((ev.RunStarted(),))
+        if journal.row.steps_out and (late := sending.late_outcomes(self.services, journal)) is not None:
+            return not journal.flush(rows.parked(state) | rows.awaiting(journal.row, late))
         exhausted = decider.repair_exhaustion(state)
         if exhausted is not None:
             journal.record((exhausted,))
@@ -206,7 +214,7 @@ class Drive:
         if decision is None:
             return True
         if decision.parks:
-            return not journal.flush(rows.parked(state))
+            return not journal.flush(rows.parked(state) | rows.awaiting(journal.row, Awaited.ANY))
         if self._slice_is_over() and not decision.ends:
             return not self._yield()  # the decision is made again by who drives on
         return self._carry_out(decision)
@@ -218,6 +226,7 @@ class Drive:
             return None
         try:
             command = self._ask()
+            self._batch = isinstance(command, ScheduleSteps) and len(command.steps) > 1
             return decider.decide(journal.state, command, now=self.now, limits=self.services.options.limits)
         except Exception:
             if not journal.flush():
@@ -254,7 +263,12 @@ class Drive:
 
     def _carry_out(self, decision: decider.Decision) -> bool:
         journal = self.journal
-        released = [step_id for step_id in decision.run if step_id in journal.state.delayed_steps]
+        if decision.run and (journal.row.steps_out or self.services.sends_steps):
+            plan = sending.plan(self.services, journal, decision, batch=self._batch)
+            if not plan.here:
+                return not self._send(decision, plan)
+            decision = replace(decision, run=plan.here)
+        released = sending.released(journal.state, decision.run)
         redelivered = [
             step_id
             for step_id in decision.run
@@ -270,6 +284,15 @@ class Drive:
             return True
         self._released += [Wakeup("retry", journal.row.run_id, step_id) for step_id in released]
         self._run_steps(list(decision.run), redelivered)
+        return True
+
+    def _send(self, decision: decider.Decision, plan: sending.Plan) -> bool:
+        """Let the steps travel, and park until they are back; False when the state changed meanwhile."""
+        journal = self.journal
+        released = sending.released(journal.state, plan.sent)
+        if not sending.send(self.services, journal, decision, plan):
+            return False
+        self._released += [Wakeup("retry", journal.row.run_id, step_id) for step_id in released]
         return True
 
     # --- steps --------------------------------------------------------------------------------------------------------
@@ -293,12 +316,9 @@ class Drive:
 
     def _run_round(self, step_ids: Sequence[str], *, serial: bool) -> list[str]:
         """Run one attempt of each; returns the steps in the order they settled, up to one that ended the run."""
-        journal, services = self.journal, self.services
+        journal = self.journal
         settled: list[str] = []
-        jobs = [
-            partial(run_body, services, step_context(services, journal.state, step_id, is_cancelled=self._is_over))
-            for step_id in step_ids
-        ]
+        jobs = [self._job(step_id) for step_id in step_ids]
         left = len(jobs)
         for outcome in self._kept(self._executor(len(jobs), serial=serial).run(jobs)):
             left -= 1
@@ -311,13 +331,26 @@ class Drive:
                 break
         return settled
 
+    def _job(self, step_id: str) -> Job:
+        services, state = self.services, self.journal.state
+        step = state.steps[step_id]
+        timeout = services.runtime.step_options(step.step_name).timeout
+        if timeout is None:
+            return partial(run_body, services, step_context(services, state, step_id, is_cancelled=self._is_over))
+        store, deadline = services.store, Deadline(services.store.clock, timeout)
+        ctx = step_context(services, state, step_id, is_cancelled=lambda: deadline.passed or self._is_over())
+        job, threads = partial(run_body, services, ctx), store.threads_see_writes()
+        return partial(run_within, deadline, job, store.clock, step_id=step_id, attempt=step.attempt, threads=threads)
+
     def _kept(self, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
         """Keep the lease while bodies run, where another thread can reach it."""
         store = self.services.store
         if not store.threads_see_writes():
             yield from outcomes
             return
-        with keeper.keeping(store, self.journal.row, lease=self.services.options.lease) as self._lease:
+        row, lease = self.journal.row, self.services.options.lease
+        renew = partial(store.renew, row, lease=lease)
+        with keeper.keeping(renew, lease=lease, what=f"run {row.run_id}") as self._lease:
             yield from outcomes
 
     def _tried_again(self, step_ids: Sequence[str]) -> list[str]:
@@ -347,6 +380,8 @@ class Drive:
     # --- slices -------------------------------------------------------------------------------------------------------
 
     def _slice_is_over(self) -> bool:
+        if shutdown.requested():
+            return True
         limit = self.services.options.drive_slice
         elapsed = self.services.store.clock.monotonic() - self._started
         return self.journal.appends > 0 and (self._steps >= limit.steps or elapsed >= limit.seconds)

@@ -44,7 +44,7 @@ class ThreadExecutor:
 
         def start() -> None:
             if waiting:
-                threading.Thread(target=_run, args=(waiting.pop(), settled), name="flow_app-step", daemon=True).start()
+                start_thread(waiting.pop(), settled)
 
         for _ in range(min(self._threads, len(jobs))):
             start()
@@ -54,6 +54,11 @@ class ThreadExecutor:
                 raise RuntimeFailureError(f"A step's task died without a result: {outcome!r}.") from outcome
             yield outcome
             start()  # not before the consumer has seen it: it may have ended the run
+
+
+def start_thread(job: Job, settled: queue.SimpleQueue[Outcome | BaseException]) -> None:
+    """Run a body in a thread of its own, which tells what came of it."""
+    threading.Thread(target=_run, args=(job, settled), name="flow_app-step", daemon=True).start()
 
 
 def _run(job: Job, settled: queue.SimpleQueue[Outcome | BaseException]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import TypeVar, cast
 from uuid import uuid4
 
 from django.db.utils import DatabaseError, InterfaceError, OperationalError
@@ -13,6 +13,7 @@ from django.db.utils import DatabaseError, InterfaceError, OperationalError
 from flow_app.core import events as ev
 from flow_app.core.ports import NewEvent, Recorded, RunChange, RunRow
 from flow_app.core.projection import evolve
+from flow_app.core.remote import NewStep, StepStore
 from flow_app.core.snapshot import StepStatus
 from flow_app.core.state import RunState
 from flow_app.engine import rows
@@ -60,6 +61,8 @@ class Journal:
         """Read the whole history, once."""
         for recorded in self.store.load(self.row):
             evolve(self.state, recorded)
+        if self.row.steps_out:
+            return  # those that run are with other workers, whose deaths are counted by attempt
         steps = [self.state.steps[step_id] for step_id in self.state.open_steps]
         self._redelivered = {step.step_id: step.attempt for step in steps if step.status is StepStatus.RUNNING}
 
@@ -102,11 +105,14 @@ class Journal:
 
     # --- committing -------------------------------------------------------------------------------------------------
 
-    def flush(self, change: RunChange | None = None) -> bool:
-        """Commit what is pending, and ``change`` on the row. False: somebody else wrote; the state shows it now."""
+    def flush(self, change: RunChange | None = None, *, send: Sequence[NewStep] = ()) -> bool:
+        """Commit what is pending, ``change`` on the row, and a note of the steps that are about to be sent.
+
+        False: somebody else wrote; the state shows it now.
+        """
         try:
-            if self.pending:
-                self._append(change)
+            if self.pending or send:
+                self._append(change, send)
             elif change is not None:
                 return self._park(change)
         except (EventConflictError, LeaseLostError):  # a run that was ended has no lease: the rebase tells that apart
@@ -130,9 +136,21 @@ class Journal:
         del self.pending[kept:]
         self.flush()
 
-    def _append(self, extra: RunChange | None) -> None:
+    def _append(self, extra: RunChange | None, send: Sequence[NewStep] = ()) -> None:
         change = self._change(extra)
-        self._committed(self._surely(lambda: self._write(change)))
+        self._committed(self._surely(lambda: self._write_and_send(change, send) if send else self._write(change)))
+
+    def _write_and_send(self, change: RunChange, steps: Sequence[NewStep]) -> RunRow:
+        store, row = cast("StepStore", self.store), self.row
+
+        def write() -> RunRow:
+            moved = self._write(change) if self.pending else store.park(row, change=change)
+            if moved is None:
+                raise EventConflictError(row.run_id, expected=row.last_sequence, actual=None)
+            store.send_steps(row, steps, grace=self.services.options.dispatch_grace)
+            return moved
+
+        return store.transact(write)
 
     def _write(self, change: RunChange, *, locked: bool = False) -> RunRow:
         """Append under the lease, or under the row's lock: a pause keeps no fact out."""
@@ -171,19 +189,7 @@ class Journal:
             change["lease_expires_at"] = now + lease
 
     def _surely(self, write: Callable[[], T]) -> T:
-        """Write; while the database is away, try again until the lease must be taken for lost."""
-        clock = self.store.clock
-        deadline = clock.monotonic() + self.services.options.lease / timedelta(seconds=1)
-        tries = 0
-        while True:
-            try:
-                return write()
-            except (StoreError, DatabaseError, InterfaceError) as error:
-                if not database_is_away(error) or clock.monotonic() >= deadline:
-                    raise
-                logger.warning("Run %s: the database is away; keeping the outcome and trying again", self.row.run_id)
-                clock.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
-                tries += 1
+        return surely(self.services, self.row.run_id, write)
 
     def _park(self, change: RunChange) -> bool:
         change = rows.of_state(self.row, self.state, now=self.store.clock.now()) | rows.unblocked(self.row) | change
@@ -237,6 +243,22 @@ class Journal:
         limit = self.services.options.replay_limit
         if self._conflicts > limit:
             raise ReplayLimitExceededError(self.row.run_id, limit)
+
+
+def surely(services: Services, run_id: str, write: Callable[[], T]) -> T:
+    """Write; while the database is away, try again until the lease must be taken for lost."""
+    clock = services.store.clock
+    deadline = clock.monotonic() + services.options.lease / timedelta(seconds=1)
+    tries = 0
+    while True:
+        try:
+            return write()
+        except (StoreError, DatabaseError, InterfaceError) as error:
+            if not database_is_away(error) or clock.monotonic() >= deadline:
+                raise
+            logger.warning("Run %s: the database is away; keeping the outcome and trying again", run_id)
+            clock.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
+            tries += 1
 
 
 def database_is_away(error: Exception) -> bool:

@@ -7,13 +7,11 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
 from django.db import connections
-
-from flow_app.core.ports import EventStore, RunRow
 
 logger = logging.getLogger("flow_app.engine")
 
@@ -23,12 +21,12 @@ _PARTS = 3  # a lease is renewed when a third of it has passed
 class Kept:
     """A lease that is being kept; ``lost`` once somebody else has taken it over."""
 
-    __slots__ = ("lease", "lost", "renew_at", "row", "store")
+    __slots__ = ("_renew", "lease", "lost", "renew_at", "what")
 
-    def __init__(self, store: EventStore, row: RunRow, lease: timedelta) -> None:
-        self.store = store
-        self.row = row
+    def __init__(self, renew: Callable[[], bool], lease: timedelta, what: str) -> None:
+        self._renew = renew
         self.lease = lease
+        self.what = what
         self.lost = False
         self.renew_at = self.next_time()
 
@@ -38,9 +36,9 @@ class Kept:
     def renew(self) -> None:
         """The database may be away for a moment: then the next try may be in time."""
         try:
-            self.lost = not self.store.renew(self.row, lease=self.lease)
+            self.lost = not self._renew()
         except Exception:
-            logger.warning("Run %s: its lease could not be renewed this time", self.row.run_id, exc_info=True)
+            logger.warning("The lease on %s could not be renewed this time", self.what, exc_info=True)
         self.renew_at = self.next_time()
 
 
@@ -65,9 +63,9 @@ class LeaseKeeper:
         self._wakes_at = math.inf
 
     @contextmanager
-    def keeping(self, store: EventStore, row: RunRow, *, lease: timedelta) -> Iterator[Kept]:
-        """Keep the lease ``row.lease_epoch`` while the block runs."""
-        kept = Kept(store, row, lease)
+    def keeping(self, renew: Callable[[], bool], *, lease: timedelta, what: str) -> Iterator[Kept]:
+        """Keep a lease while the block runs. ``renew`` extends it, and says False when it is held no more."""
+        kept = Kept(renew, lease, what)
         with self._changed:
             self._kept[id(kept)] = kept
             if self._thread is None:

@@ -39,6 +39,7 @@ def unpause(services: Services, run_id: str) -> bool:
             return None
         # What arrived meanwhile may have made it runnable, or not: whoever drives it finds out.
         change = rows.unpaused(row) | rows.due(row, now=store.clock.now())
+        services.wake_steps(row)
         return store.park(row, change=change)
 
     row = store.transact(wake)
@@ -63,6 +64,7 @@ def run_now(services: Services, run_id: str) -> bool:
         now = store.clock.now()
         if row.lease_expires_at is not None and row.lease_expires_at > now:
             return None
+        services.wake_steps(row)
         return store.park(row, change=rows.due(row, now=now))
 
     row = store.transact(make_due)

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from flow_app.core.events import Event, RunProgressRecorded
 from flow_app.core.ports import RunChange, RunRow, WakeReason
+from flow_app.core.remote import Awaited
 from flow_app.core.snapshot import OutcomeType, RunStatus
 from flow_app.core.state import RunState
 
@@ -27,7 +28,8 @@ def of_state(row: RunRow, state: RunState, *, now: datetime) -> RunChange:
     differs = {name: value for name, value in counts.items() if getattr(row, name) != value}
     change = cast(RunChange, differs)
     if state.outcome is not None and not row.status.is_terminal:
-        change |= ended(state.status, state.outcome.type, error=state.error, now=now) | unpaused(row)
+        change |= ended(state.status, state.outcome.type, error=state.error, now=now)
+        change |= unpaused(row) | recalled(row)
     return change
 
 
@@ -104,6 +106,16 @@ def blocked(row: RunRow, *, code: str, text: str, now: datetime, timer: datetime
         blocked_since=row.blocked_since if again else now,
         blocked_count=count,
     )
+
+
+def recalled(row: RunRow) -> RunChange:
+    """The run has ended, and no step is out any more: the store forgets them in the same append."""
+    return RunChange(steps_out=0, steps_awaited=Awaited.NONE.value) if row.steps_out else RunChange()
+
+
+def awaiting(row: RunRow, which: Awaited) -> RunChange:
+    """Parked with steps out: which of their outcomes brings the run back."""
+    return RunChange(steps_awaited=which.value) if row.steps_out else RunChange()
 
 
 def asleep(row: RunRow, change: RunChange) -> RunChange:

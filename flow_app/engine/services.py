@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from flow_app.conf import Options
@@ -20,9 +20,11 @@ from flow_app.core.ports import (
     RunChange,
     RunRow,
     Runtime,
+    StepDispatcher,
 )
+from flow_app.core.remote import StepStore
 from flow_app.core.spec import RuntimeBuildCompatibility
-from flow_app.core.tasks import DriveRun, FlowTask
+from flow_app.core.tasks import DriveRun, FlowTask, RunStep
 from flow_app.errors import RuntimeBuildUnavailableError
 from flow_app.signals import event_recorded
 
@@ -42,6 +44,22 @@ class Services:
     secrets: Secrets = ()
     observers: tuple[Observer, ...] = ()
     dispatcher: FlowTaskDispatcher | None = None
+
+    @property
+    def step_store(self) -> StepStore | None:
+        """The store, if it can keep steps that travel."""
+        return cast("StepStore", self.store) if hasattr(self.store, "send_steps") else None
+
+    @property
+    def sends_steps(self) -> bool:
+        """Do steps travel here: can the dispatcher send them, and the store keep them?"""
+        return hasattr(self.dispatcher, "dispatch_step") and hasattr(self.store, "send_steps")
+
+    def wake_steps(self, row: RunRow) -> None:
+        """Have the scheduler send at once what is out and no worker has."""
+        store = self.step_store
+        if row.steps_out and store is not None:
+            store.wake_steps(row)
 
     # --- builds -----------------------------------------------------------------------------------------------------
 
@@ -105,6 +123,16 @@ class Services:
             self.store.on_commit(partial(self.dispatch_quietly, build, task))
         else:
             self.dispatcher.dispatch_for_build(build, task)
+
+    def dispatch_step_quietly(self, step: RunStep, *, build: str | None, queue: str | None) -> None:
+        """The same for one attempt of a step: its own ``wake_at`` brings it back."""
+        dispatcher: object = self.dispatcher
+        if not isinstance(dispatcher, StepDispatcher):
+            return
+        try:
+            dispatcher.dispatch_step(step, build=build, queue=queue)
+        except Exception:
+            logger.exception("Dispatching step %s of run %s failed after commit", step.step_id, step.run_id)
 
     def dispatch_quietly(self, build: str | None, task: FlowTask) -> None:
         """All is committed, and an error is nobody's answer any more: the run's ``wake_at`` brings it back."""

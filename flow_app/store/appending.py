@@ -108,7 +108,8 @@ class Appending(Transactions):
         after, fenced = row.last_sequence, epoch is not None
         last = after + len(events)
         params = [last, *values, row.key, after, *((epoch,) if fenced else ())]
-        plain = not leaves_rows(events, active_hooks=row.active_hooks) and len(events) <= _CHUNK
+        ends = row.steps_out > 0 and any(new.event.terminal for new in events)
+        plain = not ends and not leaves_rows(events, active_hooks=row.active_hooks) and len(events) <= _CHUNK
 
         def write_in_one() -> bool:
             sql = statements.append_in_one(columns, len(events), fenced=fenced)
@@ -124,6 +125,8 @@ class Appending(Transactions):
                 self._insert_events(cursor, row.key, events, after=after)
                 if not plain:
                     self._project(row.key, row.run_id, events, after=after, active_hooks=row.active_hooks)
+                if ends:
+                    cursor.execute(statements.FORGET_STEPS, (row.key,))
                 return True
 
         act = write_in_one if plain and self.dialect.has_writing_cte else write

@@ -88,7 +88,8 @@ class Leasing(Transactions):
         rows = self._due(limit)
         driven = [row.key for row in rows if row.leased]
         if driven:  # the driver extended its lease and left wake_at behind: it needs no hint
-            self.execute(f"UPDATE {statements.RUN} SET wake_at = lease_expires_at WHERE id IN {_marks(driven)}", driven)
+            these = self.dialect.among("id", driven)
+            self.execute(f"UPDATE {statements.RUN} SET wake_at = lease_expires_at WHERE {these.sql}", these.params)
         taken, moves = [], defaultdict(list)
         for row in rows:
             if row.leased:
@@ -109,11 +110,11 @@ class Leasing(Transactions):
         return [_Due(*values) for values in self.fetch(sql, (*now.params, *now.params, limit))]
 
     def _move_on(self, keys: list[int], delay: timedelta, reason: WakeReason) -> None:
-        again = self.dialect.after(self.clock, delay)
+        again, these = self.dialect.after(self.clock, delay), self.dialect.among("id", keys)
         hinted = ", dispatches = dispatches + 1" if reason is WakeReason.DISPATCHED else ""
         self.execute(
-            f"UPDATE {statements.RUN} SET wake_at = {again.sql}, wake_reason = %s{hinted} WHERE id IN {_marks(keys)}",
-            (*again.params, reason.value, *keys),
+            f"UPDATE {statements.RUN} SET wake_at = {again.sql}, wake_reason = %s{hinted} WHERE {these.sql}",
+            (*again.params, reason.value, *these.params),
         )
 
     def due_builds(self) -> set[str | None]:
@@ -130,7 +131,3 @@ class Leasing(Transactions):
     def _refuse_unknown(self, run_id: str) -> None:
         if not Run.objects.using(self.using).with_id(run_id).exists():
             raise RunNotFoundError(run_id)
-
-
-def _marks(keys: list[int]) -> str:
-    return "(" + ", ".join(["%s"] * len(keys)) + ")"

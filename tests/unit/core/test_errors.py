@@ -23,6 +23,8 @@ CODES = {
     "ReplayLimitExceededError": "replay_limit_exceeded",
     "EventConflictError": "event_conflict",
     "LeaseLostError": "lease_lost",
+    "StepLeaseLostError": "step_lease_lost",
+    "AttemptEndedError": "attempt_ended",
     "StoreError": "store",
     "HookTokenNotFoundError": "hook_token_not_found",
     "HookTokenConflictError": "hook_token_conflict",
@@ -83,6 +85,8 @@ EXAMPLES = [
         "at event 3, but ends at 4",
     ),
     (errors.LeaseLostError("r", 7), {"run_id": "r", "epoch": 7}, "epoch 7"),
+    (errors.StepLeaseLostError("r", "s", 2), {"run_id": "r", "step_id": "s", "attempt": 2}, "no longer this worker's"),
+    (errors.AttemptEndedError("r", "s", 2), {"run_id": "r", "step_id": "s", "attempt": 2}, "nobody waits for attempt 2"),
     (
         errors.HookTokenConflictError(owner_run_id="r", owner_hook_id="h"),
         {"owner_run_id": "r", "owner_hook_id": "h"},

@@ -1,0 +1,212 @@
+# ruff: noqa: S608 - the SQL is put together from names in this package; every value is a parameter
+"""Steps that are out with the workers: see :class:`flow_app.core.remote.StepStore`.
+
+Every statement finds its rows by key. Whoever makes or deletes them has the run's row locked, so ``Run.steps_out`` and
+the log agree with them; workers and the scheduler, who have not, change only how an attempt is taken and looked after.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from django.db.models import Min
+
+from flow_app.core.payload import Payload
+from flow_app.core.policy import RetryPolicy
+from flow_app.core.ports import RunRow
+from flow_app.core.remote import DueStep, NewStep, StepOut
+from flow_app.core.spec import WorkflowSpec
+from flow_app.models import StepExecution
+from flow_app.models.keys import text_key
+from flow_app.store import statements
+from flow_app.store.leasing import Leasing, grace_after
+from flow_app.store.records import read_payload
+from flow_app.store.rows import read_run
+
+STEP = StepExecution._meta.db_table
+
+_BATCH = 50
+_MILLISECOND = timedelta(milliseconds=1)
+_READ = "id, step_id, attempt, fencing_token, deliveries, late, step_name, input, retry, spec, queue, timeout_ms"
+_IN_TIME = "(times_out_at IS NULL OR times_out_at > {now})"
+
+
+class Travelling(Leasing):
+    # --- the drive ----------------------------------------------------------------------------------------------------
+
+    def send_steps(self, row: RunRow, steps: Sequence[NewStep], *, grace: timedelta) -> None:
+        wake_at = self.clock.now() + grace
+        rows = [_execution(row, step, wake_at) for step in steps]
+        StepExecution.objects.using(self.using).bulk_create(rows, batch_size=_BATCH)
+
+    def steps_out(self, row: RunRow) -> set[str]:
+        found = self.fetch(f"SELECT step_id FROM {STEP} WHERE run_id = %s{self.latest}", (row.key,))
+        return {step_id for (step_id,) in found}
+
+    def recall_steps(self, row: RunRow) -> int:
+        """A worker that takes an attempt at this moment is either before both statements, or finds it gone."""
+        self.execute(f"DELETE FROM {STEP} WHERE run_id = %s AND deliveries = 0", (row.key,))
+        return self.execute(f"UPDATE {STEP} SET late = %s WHERE run_id = %s", (True, row.key))
+
+    def wake_steps(self, row: RunRow) -> None:
+        now = self.dialect.moment(self.clock)
+        self.execute(
+            f"UPDATE {STEP} SET wake_at = {now.sql}, dispatches = 0 "
+            f"WHERE run_id = %s AND (lease_expires_at IS NULL OR lease_expires_at <= {now.sql})",
+            (*now.params, row.key, *now.params),
+        )
+
+    # --- the worker ---------------------------------------------------------------------------------------------------
+
+    def find_step(self, run_id: str, step_id: str) -> StepOut | None:
+        runs = self.fetch(statements.select_run(self.dialect), (text_key(run_id),))
+        if not runs:
+            return None
+        run = read_run(runs[0])
+        now = self.dialect.moment(self.clock)
+        found = self.fetch(
+            f"SELECT CASE WHEN lease_expires_at > {now.sql} THEN 1 ELSE 0 END, "
+            f"CASE WHEN times_out_at <= {now.sql} THEN 1 ELSE 0 END, {_READ} "
+            f"FROM {STEP} WHERE run_id = %s AND step_key = %s",
+            (*now.params, *now.params, run.key, text_key(step_id)),
+        )
+        return _step_out(run, found[0]) if found else None
+
+    def claim_step(self, step: StepOut, *, lease: timedelta, worker: str) -> StepOut | None:
+        """The time of an attempt that is over stays over, whoever takes it then."""
+        now, until = self.dialect.moment(self.clock), self.dialect.after(self.clock, lease)
+        look, columns = until, [("lease_expires_at", until)]
+        if step.timeout is not None and not step.timed_out:
+            deadline = self.dialect.after(self.clock, step.timeout)
+            columns.append(("times_out_at", deadline))
+            look = until if lease <= step.timeout else deadline
+        columns.append(("wake_at", look))
+        token = uuid4().hex
+        sql = (
+            f"UPDATE {STEP} SET fencing_token = %s, worker = %s, deliveries = deliveries + 1, dispatches = 0, "
+            f"{', '.join(f'{name} = {moment.sql}' for name, moment in columns)} "
+            f"WHERE id = %s AND attempt = %s AND fencing_token = %s "
+            f"AND (lease_expires_at IS NULL OR lease_expires_at <= {now.sql} OR times_out_at <= {now.sql})"
+        )
+        moments = [value for _, moment in columns for value in moment.params]
+        key = (step.key, step.attempt, step.token)
+        params = (token, worker[:200], *moments, *key, *now.params, *now.params)
+        claimed = self.attempt(lambda: self.execute(sql, params))
+        return replace(step, token=token, deliveries=step.deliveries + 1, held=True) if claimed else None
+
+    def renew_step(self, step: StepOut, *, lease: timedelta) -> bool:
+        now, until = self.dialect.moment(self.clock), self.dialect.after(self.clock, lease)
+        sql = (
+            f"UPDATE {STEP} SET lease_expires_at = {until.sql}, "
+            f"wake_at = CASE WHEN times_out_at < {until.sql} THEN times_out_at ELSE {until.sql} END "
+            f"WHERE id = %s AND fencing_token = %s AND {_IN_TIME.format(now=now.sql)}"
+        )
+        params = (*until.params, *until.params, *until.params, step.key, step.token, *now.params)
+        return self.attempt(lambda: self.execute(sql, params)) > 0
+
+    def close_step(self, step: StepOut, *, overdue: bool) -> bool:
+        fence, params = self._fence(step, overdue=overdue)
+        return self.execute(f"DELETE FROM {STEP} WHERE {fence}", params) > 0
+
+    def resend_step(self, step: StepOut, *, grace: timedelta, overdue: bool) -> bool:
+        fence, params = self._fence(step, overdue=overdue)
+        again = self.dialect.after(self.clock, grace)
+        sql = (
+            f"UPDATE {STEP} SET attempt = attempt + 1, fencing_token = '', worker = '', deliveries = 0, "
+            f"dispatches = 0, lease_expires_at = NULL, times_out_at = NULL, wake_at = {again.sql} WHERE {fence}"
+        )
+        return self.execute(sql, (*again.params, *params)) > 0
+
+    def _fence(self, step: StepOut, *, overdue: bool) -> tuple[str, tuple[Any, ...]]:
+        fence, params = "id = %s AND fencing_token = %s", (step.key, step.token)
+        if overdue or step.timeout is None:
+            return fence, params
+        now = self.dialect.moment(self.clock)
+        return f"{fence} AND {_IN_TIME.format(now=now.sql)}", (*params, *now.params)
+
+    def step_is_late(self, step: StepOut) -> bool:
+        found = self.fetch(f"SELECT late FROM {STEP} WHERE id = %s{self.latest}", (step.key,))
+        return bool(found and found[0][0])
+
+    # --- the scheduler ------------------------------------------------------------------------------------------------
+
+    def take_due_steps(self, *, limit: int, grace: timedelta) -> list[DueStep]:
+        now = self.dialect.moment(self.clock)
+        due = self.fetch(
+            f"SELECT id, run_id, step_id, attempt, queue, dispatches FROM {STEP} "
+            f"WHERE wake_at <= {now.sql} ORDER BY wake_at, id LIMIT %s{self._locking}",
+            (*now.params, limit),
+        )
+        if not due:
+            return []
+        by_dispatches: dict[int, list[int]] = defaultdict(list)
+        for key, *_, dispatches in due:
+            by_dispatches[dispatches].append(key)
+        for dispatches, keys in sorted(by_dispatches.items()):
+            again = self.dialect.after(self.clock, grace_after(dispatches, grace))
+            self.execute(
+                f"UPDATE {STEP} SET wake_at = {again.sql}, dispatches = dispatches + 1 WHERE id IN {_marks(keys)}",
+                (*again.params, *keys),
+            )
+        runs = self._running({row[1] for row in due})
+        return [
+            DueStep(runs[run_key][0], step_id, attempt, runs[run_key][1], queue)
+            for _key, run_key, step_id, attempt, queue, _dispatches in due
+            if run_key in runs
+        ]
+
+    def _running(self, keys: set[int]) -> dict[int, tuple[str, str | None]]:
+        """Id and build of those runs that are not paused."""
+        sql = f"SELECT id, run_id, build FROM {statements.RUN} WHERE paused_at IS NULL AND id IN {_marks(keys)}"
+        return {key: (run_id, build) for key, run_id, build in self.fetch(sql, sorted(keys))}
+
+    def next_step_wake(self) -> datetime | None:
+        earliest: datetime | None = StepExecution.objects.using(self.using).aggregate(at=Min("wake_at"))["at"]
+        return earliest
+
+
+def _execution(row: RunRow, step: NewStep, wake_at: datetime) -> StepExecution:
+    return StepExecution(
+        run_id=row.key,
+        step_id=step.step_id,
+        step_key=text_key(step.step_id),
+        attempt=step.attempt,
+        step_name=step.step_name,
+        input=step.input.text,
+        retry=Payload(step.retry.to_tree()).text,
+        spec=Payload(step.spec.to_tree()).text,
+        queue=step.queue,
+        timeout_ms=None if step.timeout is None else max(step.timeout // _MILLISECOND, 1),
+        wake_at=wake_at,
+    )
+
+
+def _step_out(run: RunRow, values: Sequence[Any]) -> StepOut:
+    held, timed_out, key, step_id, attempt, token, deliveries, late, name, given, retry, spec, queue, timeout = values
+    return StepOut(
+        key=key,
+        run=run,
+        step_id=step_id,
+        attempt=attempt,
+        token=token,
+        deliveries=deliveries,
+        held=bool(held),
+        timed_out=bool(timed_out),
+        late=bool(late),
+        step_name=name,
+        input=read_payload(given),
+        retry=RetryPolicy.from_tree(json.loads(retry)),
+        spec=WorkflowSpec.from_tree(json.loads(spec)),
+        queue=queue,
+        timeout=None if timeout is None else timeout * _MILLISECOND,
+    )
+
+
+def _marks(keys: Sequence[int] | set[int]) -> str:
+    return "(" + ", ".join(["%s"] * len(keys)) + ")"
