@@ -1,21 +1,28 @@
 # make test    set up and run all tests, on SQLite, without any server
-# make demo    set up and run the example project's invoices to their end
+# make demo    set up and run the example project's invoices to their end: worker and beat in one process, on SQLite;
+#              make demo BROKER=redis://... DATABASE_URL=postgres://... the same with processes (amqp://, mysql:// too)
 # make check   all that has to hold before a commit: lint, migrations, test
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := demo.sqlite3
+BROKER ?= memory://
+DATABASE_URL ?= sqlite:///$(DEMO)
 
 .PHONY: test demo lint format migrations check install install-dev clean
 
 test: install
 	$(BIN)/python -m pytest $(ARGS)
 
+demo: export BROKER := $(BROKER)
+demo: export DATABASE_URL := $(DATABASE_URL)
+demo: export TICK_SECONDS := 0.5
 demo: install
+	$(if $(findstring mysql://,$(DATABASE_URL)),$(BIN)/python -m pip install --quiet -e '.[mysql]')
 	rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
-	DATABASE_URL=sqlite:///$(DEMO) $(BIN)/python manage.py migrate --verbosity 0
-	DATABASE_URL=sqlite:///$(DEMO) $(BIN)/python manage.py invoices_demo $(ARGS)
+	$(BIN)/python manage.py migrate --verbosity 0
+	$(BIN)/python manage.py invoices_demo $(ARGS)
 
 lint: install-dev
 	$(BIN)/ruff check

@@ -235,9 +235,13 @@ class Cluster:
     def report(self) -> str:
         """For a failure: rows that are open, and the last lines of each log."""
         rows = [row for row in self.engine.store.rows() if not row.status.is_terminal]
-        logs = [f"--- {member.name} ({'alive' if member.is_alive else 'dead'})\n{_tail(member.log)}" for member in self.members]
+        logs = [
+            f"--- {member.name} ({'alive' if member.is_alive else 'dead'})\n{_tail(member.log)}"
+            for member in self.members
+        ]
         return "\n".join([*map(str, rows[:20]), *logs])
 
 
-def _tail(log: Path, lines: int = 40) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else "(no log)"
+def _tail(member: Member, lines: int = 40) -> str:
+    text = member.log.read_text(errors="replace") if member.log.exists() else "(no log)"
+    return "\n".join([f"--- {member.name}, {'alive' if member.is_alive else 'dead'}", *text.splitlines()[-lines:]])

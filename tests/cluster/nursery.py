@@ -100,4 +100,3 @@ def _run_celery(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     main()
-

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -33,7 +32,7 @@ class Proxy:
         self._accept_in_background()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.cut()
 
     def cut(self) -> None:

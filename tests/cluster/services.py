@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import pytest
+import redis
+from amqp.exceptions import NotFound
+from kombu import Connection
 
 
 class Broker(Protocol):
     url: str
     settings: dict[str, object]
 
+    def also(self, queue: str) -> None:
+        """One more queue to flush and to remove."""
+
     def flush(self) -> None:
-        """Lose every message there is."""
+        """Lose every message that waits."""
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -38,8 +45,6 @@ class Redis:
         self.settings: dict[str, object] = {"broker_transport_options": options}
 
     def flush(self) -> None:
-        import redis
-
         with redis.Redis.from_url(self.url) as client:
             keys = list(client.scan_iter(match=f"{self._prefix}*", count=1000))
             if keys:
@@ -47,9 +52,11 @@ class Redis:
 
     close = flush
 
+    def also(self, queue: str) -> None: ...  # it has the prefix, too
+
 
 class RabbitMQ:
-    """A queue of the test's own: deleting it loses what is in it and what workers hold of it."""
+    """Queues of the test's own."""
 
     def __init__(self, name: str, url: str | None = None) -> None:
         self.url = url or os.environ.get("FLOW_TEST_RABBITMQ_URL", "amqp://guest:guest@127.0.0.1:5672//")
@@ -60,23 +67,17 @@ class RabbitMQ:
         self._queues.append(queue)
 
     def flush(self) -> None:
-        from kombu import Connection
-
-        with Connection(self.url) as connection:
-            for queue in self._queues:
-                channel = connection.channel()
-                with suppress(Exception):  # it is not there (any more)
-                    channel.queue_delete(queue)
+        self._for_each_queue(lambda channel, queue: channel.queue_purge(queue))
 
     def close(self) -> None:
-        from kombu import Connection
+        self._for_each_queue(lambda channel, queue: channel.queue_delete(queue))
+        self._for_each_queue(lambda channel, queue: channel.exchange_delete(queue))
 
-        self.flush()
+    def _for_each_queue(self, act: Callable[[Any, str], object]) -> None:
         with Connection(self.url) as connection:
             for queue in self._queues:
-                channel = connection.channel()
-                with suppress(Exception):
-                    channel.exchange_delete(queue)
+                with suppress(NotFound):
+                    act(connection.channel(), queue)
 
 
 BROKERS = {"redis": Redis, "rabbitmq": RabbitMQ}

@@ -91,5 +91,3 @@ def deadly(ctx: Any) -> Any:
     if ctx.step_failed("poison"):
         return ctx.complete(ctx.step_failed("poison"))
     return ctx.schedule_step("poison", poison, retry=STUBBORN)
-
-

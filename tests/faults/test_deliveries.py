@@ -9,6 +9,7 @@ import pytest
 from flow_app.errors import HookConflictError
 from tests.cluster.cluster import Cluster
 from tests.cluster.fixtures import both_brokers
+from tests.cluster.proxy import Proxy
 
 
 @both_brokers
@@ -87,9 +88,8 @@ def test_a_broker_that_is_down_costs_the_caller_nothing(cluster: Cluster) -> Non
     assert cluster.types("r").count("hook_received") == 1
 
 
+@both_brokers
 def test_workers_whose_broker_goes_away_and_comes_back(cluster: Cluster) -> None:
-    from tests.cluster.proxy import Proxy
-
     with Proxy.to(cluster.broker.url) as proxy:
         direct, cluster.broker.url = cluster.broker.url, proxy.url
         cluster.start(workers=2)
@@ -102,5 +102,3 @@ def test_workers_whose_broker_goes_away_and_comes_back(cluster: Cluster) -> None
         proxy.mend()
         cluster.wait_for_end(*run_ids)
     assert set(cluster.ledger.bodies().values()) == {1}
-
-

@@ -19,7 +19,9 @@ def check(cluster: Cluster, *run_ids: str, kills: int = 0, at_once: int = 1) -> 
         history = cluster.engine.history(run_id)
         assert [item.sequence for item in history] == list(range(1, len(history) + 1))
         assert cluster.engine.snapshot(run_id).status.is_terminal
-        outcomes = [(item.data["step_id"], item.data.get("attempt")) for item in history if item.type == "step_completed"]
+        outcomes = [
+            (item.data["step_id"], item.data.get("attempt")) for item in history if item.type == "step_completed"
+        ]
         assert len(outcomes) == len(set(outcomes))
         row = cluster.engine.row(run_id)
         assert (row.lease_expires_at, row.wake_at) == (None, None)
@@ -179,5 +181,3 @@ def test_a_worker_that_sleeps_through_its_lease_writes_nothing_any_more(cluster:
     cluster.wait_until(lambda: len(cluster.ledger.entries("end", step_id="s0")) == 2, "the sleeper's own end")
     cluster.end(sleeper)
     assert cluster.types("r") == before
-
-

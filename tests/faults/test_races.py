@@ -173,5 +173,3 @@ def test_an_answer_meets_the_end_of_its_run(part: int) -> None:
         )
         answered = race.check_answer(answer, RunTerminalError)
         assert race.finish() == ("yes" if answered else "nobody answered")
-
-

@@ -1,4 +1,7 @@
-"""Pays the invoices of ``data/invoices.csv``, from the file to the last mail, in this one process."""
+"""Pays the invoices of ``data/invoices.csv``, from the file to the last mail, on a whole Celery system of its own.
+
+Over the memory transport the worker and beat live in this process; over a real broker they are processes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from flow_app import get_engine
-from flow_app.dispatch import FlowScheduler
+from project import systems
 from project.invoices import approver
 from project.invoices.data import read_file
 from project.invoices.expected import expected_outcomes
@@ -20,7 +23,7 @@ from project.invoices.progress_bar import ProgressBar
 from project.invoices.report import make_report
 
 PATIENCE = 60  # seconds without any run ending (longer than a lease, which a killed process leaves behind)
-LONGEST_NAP = 0.1
+NAP = 0.1  # seconds between two looks
 
 
 class Command(BaseCommand):
@@ -35,9 +38,9 @@ class Command(BaseCommand):
         rows = read_file("invoices.csv")[:limit]
         import_vendors_and_orders()
         stream = None if quiet else self.stdout
-        with failed_attempts_unlogged():
+        with failed_attempts_unlogged(), systems.start() as system:
             run_ids = set(start_runs(rows, after_each=ProgressBar("started", len(rows), stream).advance))
-            finish(run_ids, ProgressBar("ended", len(run_ids), stream))
+            finish(run_ids, system, ProgressBar("ended", len(run_ids), stream))
         report = make_report(rows, expected_outcomes(rows))
         self.stdout.write(report.table(time.monotonic() - began))
         if report.problems:
@@ -45,13 +48,11 @@ class Command(BaseCommand):
         self.stdout.write("Every run ended as it should, and every paid invoice was charged once.")
 
 
-def finish(run_ids: set[str], bar: ProgressBar) -> None:
-    """Be the world around the runs until all have ended: the scheduler's tick, and the people who approve."""
+def finish(run_ids: set[str], system: systems.System, bar: ProgressBar) -> None:
+    """Be the people who approve, until all runs have ended; the rest is the system's work."""
     open_runs, changed = still_open(run_ids), time.monotonic()
     bar.show(len(run_ids) - len(open_runs))
-    scheduler = FlowScheduler(get_engine())
     while open_runs:
-        scheduler.tick()
         approver.answer_all(open_runs)
         left = still_open(open_runs)
         if left != open_runs:
@@ -59,14 +60,13 @@ def finish(run_ids: set[str], bar: ProgressBar) -> None:
             bar.show(len(run_ids) - len(open_runs))
         elif time.monotonic() - changed > PATIENCE:
             raise CommandError(f"No run has ended for {PATIENCE} seconds: {', '.join(sorted(open_runs))}")
-        else:
-            delay = scheduler.next_wakeup_delay()
-            time.sleep(LONGEST_NAP if delay is None else min(delay.total_seconds(), LONGEST_NAP))
+        system.check()
+        time.sleep(NAP)
 
 
 def still_open(run_ids: set[str]) -> set[str]:
     engine = get_engine()
-    return {run_id for run_id in run_ids if not engine.snapshot(run_id).status.is_terminal}
+    return {run_id for run_id in run_ids if not engine.row(run_id).status.is_terminal}
 
 
 @contextmanager
