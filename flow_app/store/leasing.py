@@ -88,8 +88,8 @@ class Leasing(Transactions):
         rows = self._due(limit)
         driven = [row.key for row in rows if row.leased]
         if driven:  # the driver extended its lease and left wake_at behind: it needs no hint
-            these = self.dialect.among("id", driven)
-            self.execute(f"UPDATE {statements.RUN} SET wake_at = lease_expires_at WHERE {these.sql}", these.params)
+            these, keys = self.dialect.among(driven)
+            self.execute(f"UPDATE {statements.RUN} SET wake_at = lease_expires_at WHERE {these}", keys)
         taken, moves = [], defaultdict(list)
         for row in rows:
             if row.leased:
@@ -100,8 +100,8 @@ class Leasing(Transactions):
                 moves[grace_after(row.dispatches, grace), WakeReason.DISPATCHED].append(row.key)
             else:
                 moves[pause, WakeReason.LOST].append(row.key)
-        for (delay, reason), keys in sorted(moves.items()):
-            self._move_on(keys, delay, reason)
+        for (delay, reason), waiting in sorted(moves.items()):
+            self._move_on(waiting, delay, reason)
         return taken
 
     def _due(self, limit: int) -> list[_Due]:
@@ -110,11 +110,12 @@ class Leasing(Transactions):
         return [_Due(*values) for values in self.fetch(sql, (*now.params, *now.params, limit))]
 
     def _move_on(self, keys: list[int], delay: timedelta, reason: WakeReason) -> None:
-        again, these = self.dialect.after(self.clock, delay), self.dialect.among("id", keys)
+        again = self.dialect.after(self.clock, delay)
+        these, params = self.dialect.among(keys)
         hinted = ", dispatches = dispatches + 1" if reason is WakeReason.DISPATCHED else ""
         self.execute(
-            f"UPDATE {statements.RUN} SET wake_at = {again.sql}, wake_reason = %s{hinted} WHERE {these.sql}",
-            (*again.params, reason.value, *these.params),
+            f"UPDATE {statements.RUN} SET wake_at = {again.sql}, wake_reason = %s{hinted} WHERE {these}",
+            (*again.params, reason.value, *params),
         )
 
     def due_builds(self) -> set[str | None]:

@@ -41,9 +41,10 @@ class Travelling(Leasing):
     # --- the drive ----------------------------------------------------------------------------------------------------
 
     def send_steps(self, row: RunRow, steps: Sequence[NewStep], *, grace: timedelta) -> None:
+        """An append that is tried again, because nobody heard that it had committed, finds its notes there."""
         wake_at = self.clock.now() + grace
         rows = [_execution(row, step, wake_at) for step in steps]
-        StepExecution.objects.using(self.using).bulk_create(rows, batch_size=_BATCH)
+        StepExecution.objects.using(self.using).bulk_create(rows, batch_size=_BATCH, ignore_conflicts=True)
 
     def steps_out(self, row: RunRow) -> set[str]:
         found = self.fetch(f"SELECT step_id FROM {STEP} WHERE run_id = %s{self.latest}", (row.key,))
@@ -150,9 +151,10 @@ class Travelling(Leasing):
             by_dispatches[dispatches].append(key)
         for dispatches, keys in sorted(by_dispatches.items()):
             again = self.dialect.after(self.clock, grace_after(dispatches, grace))
+            where, params = self.dialect.among(keys)
             self.execute(
-                f"UPDATE {STEP} SET wake_at = {again.sql}, dispatches = dispatches + 1 WHERE id IN {_marks(keys)}",
-                (*again.params, *keys),
+                f"UPDATE {STEP} SET wake_at = {again.sql}, dispatches = dispatches + 1 WHERE {where}",
+                (*again.params, *params),
             )
         runs = self._running({row[1] for row in due})
         return [
@@ -163,8 +165,9 @@ class Travelling(Leasing):
 
     def _running(self, keys: set[int]) -> dict[int, tuple[str, str | None]]:
         """Id and build of those runs that are not paused."""
-        sql = f"SELECT id, run_id, build FROM {statements.RUN} WHERE paused_at IS NULL AND id IN {_marks(keys)}"
-        return {key: (run_id, build) for key, run_id, build in self.fetch(sql, sorted(keys))}
+        where, params = self.dialect.among(sorted(keys))
+        rows = self.fetch(f"SELECT id, run_id, build FROM {statements.RUN} WHERE paused_at IS NULL AND {where}", params)
+        return {key: (run_id, build) for key, run_id, build in rows}
 
     def next_step_wake(self) -> datetime | None:
         earliest: datetime | None = StepExecution.objects.using(self.using).aggregate(at=Min("wake_at"))["at"]
@@ -206,7 +209,3 @@ def _step_out(run: RunRow, values: Sequence[Any]) -> StepOut:
         queue=queue,
         timeout=None if timeout is None else timeout * _MILLISECOND,
     )
-
-
-def _marks(keys: Sequence[int] | set[int]) -> str:
-    return "(" + ", ".join(["%s"] * len(keys)) + ")"
