@@ -1,18 +1,31 @@
-"""The demo command from end to end."""
+"""The demo command from end to end, with a worker and beat in this process."""
 
 from __future__ import annotations
 
 import io
+import threading
+import time
 
 import pytest
 from django.core import mail
 from django.core.management import CommandError, call_command
 
-from flow_app import get_engine
+from flow_app import beat, get_engine
+from project import systems
+from project.celery import app
 from project.invoices import gateway, report
 from project.invoices.models import LedgerEntry
+from project.systems.embedded import EmbeddedSystem
+from project.systems.errors import SystemFailureError
+from project.systems.separate import SeparateSystem
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def carried_by_celery(settings, monkeypatch):
+    settings.FLOW_APP = {"DISPATCHER": "flow_app.dispatch.CeleryDispatcher"}
+    monkeypatch.setitem(app.conf, "beat_schedule", beat.schedule(every=0.25))
 
 
 def demo(**options: object) -> str:
@@ -64,3 +77,27 @@ def test_an_unexpected_ending_is_an_error(monkeypatch):
     monkeypatch.setattr(report, "outcome_of", lambda snapshot: "lost")
     with pytest.raises(CommandError, match="2026-0001 ended as completed, lost; expected paid"):
         demo(limit=1, quiet=True)
+
+
+def test_no_thread_of_the_system_outlives_it_and_one_that_dies_is_noticed():
+    with systems.start() as system:
+        assert isinstance(system, EmbeddedSystem)
+        system.check()
+    with pytest.raises(SystemFailureError, match="has ended by itself"):
+        system.check()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("embedded")]
+
+
+def test_a_process_that_dies_is_noticed_and_the_others_are_ended():
+    with SeparateSystem([["sleep", "60"], ["false"]]) as system:
+        give_up = time.monotonic() + 30
+        while system.alive == 2 and time.monotonic() < give_up:
+            time.sleep(0.01)
+        with pytest.raises(SystemFailureError, match="ended by itself with status 1: false"):
+            system.check()
+    assert system.alive == 0
+
+
+def test_a_real_broker_means_processes(monkeypatch):
+    monkeypatch.setitem(app.conf, "broker_url", "redis://127.0.0.1:1/0")
+    assert isinstance(systems.start(), SeparateSystem)
