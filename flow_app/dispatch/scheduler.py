@@ -23,7 +23,7 @@ logger = logging.getLogger("flow_app.dispatch")
 Due = DueRun | DueStep
 
 #: Runs, and steps, that are taken in one transaction.
-BATCH = 100
+BATCH = 250
 
 
 @dataclass(frozen=True, slots=True)

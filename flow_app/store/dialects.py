@@ -65,7 +65,7 @@ class Dialect:
         return Moment("%s", (self.instant(clock.now() + delay),))
 
     def among(self, keys: Sequence[int]) -> tuple[str, tuple[Any, ...]]:
-        """A condition on ``id``, and its parameters: one, where arrays are known, for a hundred cost as many updates."""
+        """A condition on ``id``, and its parameters: one array where the database has them, for a hundred are slow."""
         if self.vendor == "postgresql":
             return "id = ANY(%s)", (list(keys),)
         return f"id IN ({', '.join(['%s'] * len(keys))})", tuple(keys)

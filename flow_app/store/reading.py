@@ -101,13 +101,17 @@ class Reading(Transactions):
         }
 
     def next_timer(self) -> datetime | None:
-        return self._earliest("timer_at")
+        runs = Run.objects.using(self.using).open().awake()
+        earliest: datetime | None = runs.aggregate(at=Min("timer_at"))["at"]
+        return earliest
 
     def next_wake(self) -> datetime | None:
-        return self._earliest("wake_at")
+        """Only open runs have one. Asked so often that it must come off the end of the index, on MariaDB too."""
+        return self._first_wake(Run)
 
-    def _earliest(self, column: str) -> datetime | None:
-        earliest: datetime | None = Run.objects.using(self.using).open().awake().aggregate(at=Min(column))["at"]
+    def _first_wake(self, model: type[Model]) -> datetime | None:
+        rows = model._default_manager.using(self.using).filter(wake_at__isnull=False)
+        earliest: datetime | None = rows.order_by("wake_at").values_list("wake_at", flat=True).first()
         return earliest
 
     def _now(self, rows: QuerySet[M]) -> QuerySet[M]:
