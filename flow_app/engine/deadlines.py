@@ -46,9 +46,10 @@ def run_within(deadline: Deadline, job: Job, clock: Clock, *, step_id: str, atte
 
 def _outcome_in_time(deadline: Deadline, job: Job) -> Outcome | None:
     settled: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+    seconds = deadline.left
     start_thread(job, settled)
     try:
-        outcome = settled.get(timeout=deadline.left)
+        outcome = settled.get(timeout=seconds)
     except queue.Empty:
         return None
     if isinstance(outcome, BaseException):
