@@ -22,6 +22,9 @@ class Broker(Protocol):
     def also(self, queue: str) -> None:
         """One more queue to flush and to remove."""
 
+    def waiting(self, queue: str) -> int:
+        """How many messages nobody has taken."""
+
     def flush(self) -> None:
         """Lose every message that waits."""
 
@@ -44,6 +47,10 @@ class Redis:
         }
         self.settings: dict[str, object] = {"broker_transport_options": options}
 
+    def waiting(self, queue: str) -> int:
+        with redis.Redis.from_url(self.url) as client:
+            return int(client.llen(f"{self._prefix}{queue}"))
+
     def flush(self) -> None:
         with redis.Redis.from_url(self.url) as client:
             keys = list(client.scan_iter(match=f"{self._prefix}*", count=1000))
@@ -65,6 +72,13 @@ class RabbitMQ:
 
     def also(self, queue: str) -> None:
         self._queues.append(queue)
+
+    def waiting(self, queue: str) -> int:
+        with Connection(self.url) as connection:
+            try:
+                return int(connection.channel().queue_declare(queue, passive=True).message_count)
+            except NotFound:
+                return 0
 
     def flush(self) -> None:
         self._for_each_queue(lambda channel, queue: channel.queue_purge(queue))
