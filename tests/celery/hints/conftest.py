@@ -36,6 +36,8 @@ def post() -> Post:
 def celery_conf(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The project app's configuration, to be changed for the test: ``celery_conf(task_always_eager=True)``."""
 
+    assert project_app.conf.broker_url  # read it first: until then, changes are kept elsewhere
+
     def change(**values: Any) -> None:
         for key, value in values.items():
             monkeypatch.setitem(project_app.conf.changes, key, value)
