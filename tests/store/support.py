@@ -46,10 +46,11 @@ def begin(store: EventStore, run_id: str = "r1", *events: Event, **change: Any) 
 
 def try_begin(store: EventStore, run_id: str = "r1", *events: Event, **change: Any) -> RunRow | None:
     more = {name: change.pop(name) for name in ("subject", "labels") if name in change}
-    build = change.pop("build", None)
+    build, workflow = change.pop("build", None), change.pop("workflow", SPEC.name)
     values: RunChange = {"status": RunStatus.RUNNING, "wake_at": store.clock.now(), **change}  # type: ignore[typeddict-item]
-    log = [new(store, event) for event in (RunCreated(SPEC, Payload.of({"n": 1})), RunStarted(), *events)]
-    return store.create(NewRun(run_id, "invoice", "1", build, values, **more), log)
+    spec = WorkflowSpec(name=workflow, version="1")
+    log = [new(store, event) for event in (RunCreated(spec, Payload.of({"n": 1})), RunStarted(), *events)]
+    return store.create(NewRun(run_id, workflow, "1", build, values, **more), log)
 
 
 def add(store: EventStore, row: RunRow, *events: Event, epoch: int | None = None, **change: Any) -> RunRow:

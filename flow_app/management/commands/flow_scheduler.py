@@ -2,56 +2,79 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
-from argparse import ArgumentParser
-from datetime import timedelta
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.db import close_old_connections
 
 from flow_app import get_engine
-from flow_app.dispatch import FlowScheduler
+from flow_app.dispatch import FlowScheduler, TickReport
+from flow_app.dispatch.watching import Watch
 
-logger = logging.getLogger("flow_app.dispatch")
-
-#: Another process may start a run that is due sooner than what this one knows of.
-_LONGEST_SLEEP = timedelta(seconds=1)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Command(BaseCommand):
-    help = "Dispatch every run that is due: timers, retries, lost messages, dead workers."
+    help = (
+        "Dispatch every run that is due: timers, retries, lost messages, dead workers. Runs until SIGTERM or Ctrl-C, "
+        "beside Celery beat or instead of it; any number may run at once."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--once", action="store_true", help="Tick once and exit.")
         parser.add_argument("--database", help="Database alias; default: FLOW_APP['DATABASE'].")
+        parser.add_argument(
+            "--poll",
+            type=_seconds,
+            default=0.05,
+            help="Seconds between two looks at what other processes have made due; default: 0.05.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         scheduler = FlowScheduler(get_engine(options["database"]))
-        stop = threading.Event()
-        if not options["once"]:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: stop.set())
-            self._run_until(stop, scheduler, verbose=options["verbosity"] > 1)
-        else:
-            self._tick(scheduler, verbose=True)
+        if options["once"]:
+            self._tell(scheduler.tick())
+            return
+        told = self._tell if options["verbosity"] > 1 else None
+        with _stopped_by_signals() as stop:
+            Watch(scheduler, longest=options["poll"], told=told).until(stop)
 
-    def _run_until(self, stop: threading.Event, scheduler: FlowScheduler, *, verbose: bool) -> None:
-        """Tick and sleep. What goes wrong in one tick is logged: this process is what brings every run back."""
-        while not stop.is_set():
-            delay: timedelta | None = None
-            try:
-                self._tick(scheduler, verbose=verbose)
-                delay = scheduler.next_wakeup_delay()
-            except Exception:
-                logger.exception("A tick failed; the next one follows")
-            stop.wait(min(_LONGEST_SLEEP, _LONGEST_SLEEP if delay is None else delay).total_seconds())
-            close_old_connections()
+    def _tell(self, report: TickReport) -> None:
+        sent = len(report.dispatched) + len(report.steps)
+        self.stdout.write(f"{sent} dispatched, {len(report.left)} without a route, {len(report.failed)} failed")
 
-    def _tick(self, scheduler: FlowScheduler, *, verbose: bool) -> None:
-        report = scheduler.tick()
-        if verbose:
-            sent, left, failed = len(report.dispatched), len(report.left), len(report.failed)
-            self.stdout.write(f"{sent} dispatched, {left} without a route, {failed} failed")
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """The first signal lets the tick end; the second one does what it does elsewhere."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def ask_to_stop(*_: object) -> None:
+        stop.set()
+        restore()
+
+    for number in _SIGNALS:
+        signal.signal(number, ask_to_stop)
+    try:
+        yield stop
+    finally:
+        restore()
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.001 <= seconds <= 3600:
+        raise ArgumentTypeError(f"{text!r} is not between 0.001 and 3600 seconds")
+    return seconds
