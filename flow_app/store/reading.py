@@ -106,13 +106,8 @@ class Reading(Transactions):
         return earliest
 
     def next_wake(self) -> datetime | None:
-        """Only open runs have one. Asked so often that it must come off the end of the index, on MariaDB too."""
-        return self._first_wake(Run)
-
-    def _first_wake(self, model: type[Model]) -> datetime | None:
-        rows = model._default_manager.using(self.using).filter(wake_at__isnull=False)
-        earliest: datetime | None = rows.order_by("wake_at").values_list("wake_at", flat=True).first()
-        return earliest
+        """Only open runs that are not paused have one."""
+        return self.first_instant(statements.select_first_wake(self.dialect, statements.RUN))
 
     def _now(self, rows: QuerySet[M]) -> QuerySet[M]:
         """See what others committed since the transaction began, where a plain read would not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from django.db.utils import DatabaseError, Error, IntegrityError
 
 from flow_app.core.ports import Clock
 from flow_app.errors import StoreError
+from flow_app.models.fields import as_utc
 from flow_app.store.after_commit import AfterCommit
 from flow_app.store.clock import clock_for
 from flow_app.store.dialects import Dialect, dialect_of
@@ -117,6 +119,11 @@ class Transactions:
         with cursor_of(self.connection) as cursor:
             cursor.execute(sql, params)
             return list(cursor.fetchall())
+
+    def first_instant(self, sql: str) -> datetime | None:
+        """The one instant that a query selects, if there is one."""
+        rows = self.fetch(sql)
+        return as_utc(rows[0][0]) if rows else None
 
     @property
     def latest(self) -> str:

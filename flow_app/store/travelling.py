@@ -15,8 +15,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from django.db.models import Min
-
 from flow_app.core.payload import Payload
 from flow_app.core.policy import RetryPolicy
 from flow_app.core.ports import RunRow
@@ -170,8 +168,7 @@ class Travelling(Leasing):
         return {key: (run_id, build) for key, run_id, build in rows}
 
     def next_step_wake(self) -> datetime | None:
-        earliest: datetime | None = StepExecution.objects.using(self.using).aggregate(at=Min("wake_at"))["at"]
-        return earliest
+        return self.first_instant(statements.select_first_wake(self.dialect, STEP))
 
 
 def _execution(row: RunRow, step: NewStep, wake_at: datetime) -> StepExecution:
