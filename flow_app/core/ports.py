@@ -113,6 +113,14 @@ class NewRun:
     change: RunChange
     subject: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    lease_epoch: int = 0  # 1 for a run that is born under the lease of who starts it
+
+    def row(self, key: int = 0) -> RunRow:
+        """Its row before the first event."""
+        return RunRow(
+            key, self.run_id, self.workflow, self.version, self.build, RunStatus.PENDING, 0,
+            lease_epoch=self.lease_epoch,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -13,15 +13,15 @@ from flow_app.core import events as ev
 from flow_app.core.commands import Command
 from flow_app.core.context import WorkflowContext
 from flow_app.core.payload import clean_text
-from flow_app.core.ports import RunChange, RunRow, WakeReason
+from flow_app.core.ports import NewRun, RunChange, RunRow, WakeReason
 from flow_app.core.snapshot import RunStatus, StepStatus
 from flow_app.core.tasks import DriveRun
 from flow_app.engine import rows
 from flow_app.engine.executors import Executor, SerialExecutor, ThreadExecutor
-from flow_app.engine.journal import Journal, database_is_away
+from flow_app.engine.journal import Journal, RunIdTakenError, database_is_away
 from flow_app.engine.keeper import Kept, keeper
 from flow_app.engine.outcomes import Due, Outcome, error_text, run_body, step_context
-from flow_app.engine.services import Services
+from flow_app.engine.services import Meta, Services
 from flow_app.errors import (
     FlowError,
     HookTokenKeyMissingError,
@@ -83,7 +83,21 @@ def drive(services: Services, run_id: str, *, complete_due: bool = False, now: d
         if not builds_differ:
             _leave_to_its_build(services, run_id)
         return []
-    return Drive(services, row, now=now).run(complete_due=complete_due)
+    journal = Journal(services, row)
+    return Drive(services, journal, now=now).run(complete_due=complete_due)
+
+
+def drive_from_birth(services: Services, run: NewRun, first: Sequence[ev.Event], *, meta: Meta | None) -> None:
+    """Drive a run that the first append of this drive creates, under a lease that it is born with.
+
+    Raises RunIdTakenError when the run exists, and what stops the run, as :func:`drive` does.
+    """
+    until = services.store.clock.now() + services.options.lease
+    lease = RunChange(lease_expires_at=until, wake_at=until, wake_reason=WakeReason.DRIVING)
+    run = replace(run, lease_epoch=1, change=run.change | lease)
+    journal = Journal(services, run.row(), unborn=run)
+    journal.record(first, meta=meta)
+    Drive(services, journal).run(complete_due=True)
 
 
 def _leave_to_its_build(services: Services, run_id: str) -> None:
@@ -101,14 +115,14 @@ def _leave_to_its_build(services: Services, run_id: str) -> None:
 class Drive:
     """One drive of one run, under one lease."""
 
-    def __init__(self, services: Services, row: RunRow, *, now: datetime | None) -> None:
+    def __init__(self, services: Services, journal: Journal, *, now: datetime | None = None) -> None:
         self.services = services
-        self.journal = Journal(services, row)
+        self.journal = journal
         self._at = now
         self._started = services.store.clock.monotonic()
         self._steps = 0
         self._slow_workflow = False
-        self._lost = row.lost_leases
+        self._lost = journal.row.lost_leases
         self._abandoned = False
         self._lease: Kept | None = None
         self._released: list[Wakeup] = []
@@ -123,19 +137,21 @@ class Drive:
 
     def run(self, *, complete_due: bool) -> list[Wakeup]:
         try:
-            self.journal.load()
+            if self.journal.unborn is None:
+                self.journal.load()
             self._bring_in_due(complete_due=complete_due)
             while self._turn():
                 pass
-        except LeaseLostError:
+        except (LeaseLostError, RunIdTakenError):
             raise
         except Exception as error:
             # With the database in trouble the run is not to blame: its lease expires, and the scheduler brings it back.
-            if not database_is_away(error):
+            if self.journal.unborn is None and not database_is_away(error):
                 self._block(error)
             raise
         except BaseException:
-            self._let_go()
+            if self.journal.unborn is None:
+                self._let_go()
             raise
         finally:
             self._abandoned = True
@@ -217,8 +233,9 @@ class Drive:
             command = self._ask()
             return decider.decide(journal.state, command, now=self.now, limits=self.services.options.limits)
         except Exception:
-            if not journal.flush():
-                return None  # it was asked about a state that is no more: ask again
+            born_now = journal.unborn is not None
+            if not journal.flush() or born_now:
+                return None  # it was asked about a state that is no more, or before its run was there: ask again
             raise
 
     def _ask(self) -> Command:
@@ -241,7 +258,7 @@ class Drive:
         services, journal = self.services, self.journal
 
         def history() -> list[ev.EventEnvelope]:
-            committed = services.store.history(journal.row.run_id)
+            committed = [] if journal.unborn else services.store.history(journal.row.run_id)
             ahead = enumerate(journal.pending, start=len(committed) + 1)
             return committed + [
                 ev.EventEnvelope(journal.row.run_id, at, new.event_id, new.recorded_at, new.event) for at, new in ahead

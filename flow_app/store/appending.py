@@ -55,8 +55,7 @@ class Appending(Transactions):
         if key is None:
             self._refuse_deleted(run.run_id)
             return None
-        fresh = RunRow(key, run.run_id, run.workflow, run.version, run.build, run.change["status"], len(events))
-        return moved(fresh, run.change, len(events))
+        return moved(run.row(key), run.change, len(events))
 
     def _run_columns(self, run: NewRun, events: Sequence[NewEvent]) -> tuple[tuple[str, ...], list[Any]]:
         labels: Json = {_text(name, what="label name"): clean_text(value) for name, value in run.labels.items()}
@@ -71,6 +70,7 @@ class Appending(Transactions):
             "subject": _text(run.subject, what="subject"),
             "labels": Payload(labels).text if labels else "{}",
             "last_sequence": len(events),
+            "lease_epoch": run.lease_epoch,
             "created_at": created,
         }
         fixed.update(zip(*columns_of(run.change, self.dialect), strict=True))

@@ -91,9 +91,7 @@ class InMemoryEventStore:
         with self._lock:
             if run.run_id in self._runs:
                 return None
-            status = run.change["status"]
-            row = RunRow(next(self._keys), run.run_id, run.workflow, run.version, run.build, status, 0)
-            made = _Run(row, Rows(run.run_id))
+            made = _Run(run.row(next(self._keys)), Rows(run.run_id))
             return self._store(made, events, run.change)
 
     def append(self, row: RunRow, events: Sequence[NewEvent], *, change: RunChange, epoch: int | None = None) -> RunRow:
