@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -124,6 +125,8 @@ class Drive:
         self._slow_workflow = False
         self._lost = journal.row.lost_leases
         self._abandoned = False
+        self._threads_see_writes = services.store.threads_see_writes()
+        self._leases = ExitStack()
         self._lease: Kept | None = None
         self._released: list[Wakeup] = []
 
@@ -155,6 +158,7 @@ class Drive:
             raise
         finally:
             self._abandoned = True
+            self._leases.close()
         waits = [Wakeup("wait", self.journal.row.run_id, wait_id) for wait_id in self.journal.completed_waits]
         return waits + self._released
 
@@ -327,12 +331,17 @@ class Drive:
 
     def _kept(self, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
         """Keep the lease while bodies run, where another thread can reach it."""
-        store = self.services.store
-        if not store.threads_see_writes():
+        if self._lease is None and self._threads_see_writes:
+            keeping = keeper.keeping(self.services.store, self.journal.row, lease=self.services.options.lease)
+            self._lease = self._leases.enter_context(keeping)
+        if self._lease is None:
             yield from outcomes
             return
-        with keeper.keeping(store, self.journal.row, lease=self.services.options.lease) as self._lease:
+        self._lease.running = True
+        try:
             yield from outcomes
+        finally:
+            self._lease.running = False
 
     def _tried_again(self, step_ids: Sequence[str]) -> list[str]:
         """Start the next attempt of steps that failed and may be tried again without delay."""
@@ -350,7 +359,7 @@ class Drive:
         return again
 
     def _executor(self, jobs: int, *, serial: bool) -> Executor:
-        if serial or jobs == 1 or not self.services.store.threads_see_writes():
+        if serial or jobs == 1 or not self._threads_see_writes:
             return SerialExecutor()
         return ThreadExecutor(self.services.options.step_threads)
 

@@ -21,15 +21,16 @@ _PARTS = 3  # a lease is renewed when a third of it has passed
 
 
 class Kept:
-    """A lease that is being kept; ``lost`` once somebody else has taken it over."""
+    """A lease that is being kept while a body is ``running``; ``lost`` once somebody else has taken it over."""
 
-    __slots__ = ("lease", "lost", "renew_at", "row", "store")
+    __slots__ = ("lease", "lost", "renew_at", "row", "running", "store")
 
     def __init__(self, store: EventStore, row: RunRow, lease: timedelta) -> None:
         self.store = store
         self.row = row
         self.lease = lease
         self.lost = False
+        self.running = False
         self.renew_at = self.next_time()
 
     def next_time(self) -> float:
@@ -37,17 +38,19 @@ class Kept:
 
     def renew(self) -> None:
         """The database may be away for a moment: then the next try may be in time."""
-        try:
-            self.lost = not self.store.renew(self.row, lease=self.lease)
-        except Exception:
-            logger.warning("Run %s: its lease could not be renewed this time", self.row.run_id, exc_info=True)
+        if self.running:
+            try:
+                self.lost = not self.store.renew(self.row, lease=self.lease)
+            except Exception:
+                logger.warning("Run %s: its lease could not be renewed this time", self.row.run_id, exc_info=True)
         self.renew_at = self.next_time()
 
 
 class LeaseKeeper:
     """One thread per process, started with the first lease to keep, on a connection of its own.
 
-    Short steps cost it nothing: it sleeps until the oldest lease is a third over, and most are gone by then.
+    Short steps cost nothing: it sleeps until the oldest lease is a third over, and most drives are over by then. A
+    lease is renewed only while a body runs; workflow code that hangs loses it.
     """
 
     def __init__(self) -> None:
@@ -66,7 +69,7 @@ class LeaseKeeper:
 
     @contextmanager
     def keeping(self, store: EventStore, row: RunRow, *, lease: timedelta) -> Iterator[Kept]:
-        """Keep the lease ``row.lease_epoch`` while the block runs."""
+        """Keep the lease ``row.lease_epoch`` during the block, whenever what it yields says that a body is running."""
         kept = Kept(store, row, lease)
         with self._changed:
             self._kept[id(kept)] = kept

@@ -22,21 +22,25 @@ _parse = json.JSONDecoder().raw_decode
 EVENT_COLUMNS = ("sequence", "event_id", "type", "payload", "digest", "meta", "recorded_at")
 
 
-def values_of(events: Sequence[NewEvent], *, after: int, dialect: Dialect, native_uuid: bool) -> list[Any]:
-    """The values of all rows, one after the other."""
+def values_of(
+    events: Sequence[NewEvent], *, after: int, dialect: Dialect, native_uuid: bool, key: int | None = None
+) -> list[Any]:
+    """The values of all rows, one after the other; each begins with the run's ``key`` if there is one."""
     values: list[Any] = []
     instants: dict[datetime, Any] = {}  # events of one append mostly have one time
     for sequence, new in enumerate(events, after + 1):
         payload = to_text(new.event)
         if new.recorded_at not in instants:
             instants[new.recorded_at] = dialect.instant(new.recorded_at)
+        if key is not None:
+            values.append(key)
         values += (
             sequence,
             dialect.uuid(new.event_id, native=native_uuid),
             new.event.type,
             payload,
             text_digest(payload),
-            meta_text(new.meta),
+            meta_text(new.meta) if new.meta else "{}",
             instants[new.recorded_at],
         )
     return values
