@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, TypeVar
 from uuid import UUID
 
 from flow_app.core.commands import Command
@@ -133,13 +133,12 @@ class NewEvent:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """An event as the fold needs it."""
+class Recorded(NamedTuple):
+    """An event as the fold needs it; of when it was recorded, only what :data:`flow_app.core.events.DATED` asks for."""
 
     sequence: int
     event: Event
-    recorded_at: datetime
+    recorded_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +220,7 @@ class EventStore(Protocol):
     def lock(self, run_id: str) -> RunRow:
         """The row, locked until the transaction ends; call it inside :meth:`transaction`."""
 
-    def load(self, row: RunRow, *, after: int = 0) -> Sequence[Recorded]:
+    def load(self, row: RunRow, *, after: int = 0) -> Iterable[Recorded]:
         """The events after a sequence, in order; inside :meth:`transaction` as they are now, not as it began."""
 
     def history(self, run_id: str, *, after: int = 0) -> list[EventEnvelope]: ...

@@ -196,7 +196,7 @@ class InMemoryEventStore:
     def lock(self, run_id: str) -> RunRow:
         return self._run(run_id).row
 
-    def load(self, row: RunRow, *, after: int = 0) -> Sequence[Recorded]:
+    def load(self, row: RunRow, *, after: int = 0) -> Iterable[Recorded]:
         return [Recorded(item.sequence, item.event, item.recorded_at) for item in self.history(row.run_id, after=after)]
 
     def history(self, run_id: str, *, after: int = 0) -> list[EventEnvelope]:
