@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 from django.conf import settings
@@ -25,7 +25,7 @@ class Slice:
     seconds: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Options:
     """``FLOW_APP`` with its defaults; field names are the keys in lower case."""
 
@@ -42,7 +42,7 @@ class Options:
     step_threads: int = 8
     observers: tuple[Any, ...] = ()
 
-    @property
+    @cached_property
     def limits(self) -> Limits:
         return Limits(max_bytes=self.max_payload, max_depth=self.max_depth)
 

@@ -176,13 +176,13 @@ class WorkflowContext:
         payload = self._payload(input, f"input of step {step_id!r}")
         if isinstance(step, str):
             return cmd.ScheduleStep(step_id, step, payload, retry)
-        given: object = step
-        if not isinstance(given, StepReference):
-            name = getattr(given, "__qualname__", None) or repr(given)
+        step_name, default = getattr(step, "step_name", None), getattr(step, "retry", None)
+        if not isinstance(step_name, str) or not isinstance(default, RetryPolicy):
+            name = getattr(step, "__qualname__", None) or repr(step)
             raise InvalidTransitionError(
                 f"step {step_id!r} was given {name}, which is no step; decorate it with @step", run_id=self.run_id
             )
-        return cmd.ScheduleStep(step_id, given.step_name, payload, retry, given.retry)
+        return cmd.ScheduleStep(step_id, step_name, payload, retry, default)
 
     def schedule_step(
         self, step_id: str, step: str | StepReference, input: object = None, *, retry: RetryPolicy | None = None

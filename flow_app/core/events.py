@@ -242,6 +242,9 @@ EVENT_TYPES: Mapping[str, type[Event]] = {
     )
 }  # fmt: skip
 
+#: Events of which the fold keeps when they were recorded.
+DATED: tuple[type[Event], ...] = (RunCancellationRequested,)
+
 #: Events that close whatever is open in the run.
 CLOSING: tuple[type[Event], ...] = (
     RunCancellationRequested, RunCompleted, RunFailed, RunCancelled, RunTimedOut, RunRetryExhausted, RunHostShutdown,

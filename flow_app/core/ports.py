@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, TypeVar, runtime_checkable
 from uuid import UUID
 
 from flow_app.core.commands import Command
@@ -122,6 +122,14 @@ class NewRun:
     change: RunChange
     subject: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    lease_epoch: int = 0  # 1 for a run that is born under the lease of who starts it
+
+    def row(self, key: int = 0) -> RunRow:
+        """Its row before the first event."""
+        return RunRow(
+            key, self.run_id, self.workflow, self.version, self.build, RunStatus.PENDING, 0,
+            lease_epoch=self.lease_epoch,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +142,12 @@ class NewEvent:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """An event as the fold needs it."""
+class Recorded(NamedTuple):
+    """An event as the fold needs it; of when it was recorded, only what :data:`flow_app.core.events.DATED` asks for."""
 
     sequence: int
     event: Event
-    recorded_at: datetime
+    recorded_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +232,7 @@ class EventStore(Protocol):
     def lock(self, run_id: str) -> RunRow:
         """The row, locked until the transaction ends; call it inside :meth:`transaction`."""
 
-    def load(self, row: RunRow, *, after: int = 0) -> Sequence[Recorded]:
+    def load(self, row: RunRow, *, after: int = 0) -> Iterable[Recorded]:
         """The events after a sequence, in order; inside :meth:`transaction` as they are now, not as it began."""
 
     def history(self, run_id: str, *, after: int = 0) -> list[EventEnvelope]: ...

@@ -47,15 +47,15 @@ def fold(run_id: str, history: Iterable[ev.EventEnvelope]) -> WorkflowRunSnapsho
 
 def evolve(state: RunState, recorded: Recorded) -> None:
     """Fold one event. Raises InvalidTransitionError (InvalidWorkflowError for a bad spec) and changes nothing then."""
-    event = recorded.event
-    if recorded.sequence != state.last_sequence + 1:
-        _refuse(state, f"event {recorded.sequence} does not follow event {state.last_sequence}")
+    sequence, event, _ = recorded
+    if sequence != state.last_sequence + 1:
+        _refuse(state, f"event {sequence} does not follow event {state.last_sequence}")
     if state.outcome is not None:
-        _refuse(state, f"{event.type} at {recorded.sequence} comes after the run has ended")
-    if (state.last_sequence == 0) is not isinstance(event, ev.RunCreated):
-        _refuse(state, f"{event.type} at {recorded.sequence}: run_created comes first, and once")
+        _refuse(state, f"{event.type} at {sequence} comes after the run has ended")
+    if (sequence == 1) is not isinstance(event, ev.RunCreated):
+        _refuse(state, f"{event.type} at {sequence}: run_created comes first, and once")
     _APPLY[type(event)](state, event, recorded)
-    state.assign("last_sequence", recorded.sequence)
+    state.assign("last_sequence", sequence)
 
 
 def _refuse(state: RunState, reason: str) -> NoReturn:
@@ -95,6 +95,7 @@ def _run_failed(state: RunState, event: ev.RunFailed, recorded: Recorded) -> Non
 def _run_cancellation_requested(state: RunState, event: ev.RunCancellationRequested, recorded: Recorded) -> None:
     if state.cancellation is not None:
         _refuse(state, "a second cancellation request")
+    assert recorded.recorded_at is not None
     state.assign("cancellation", Cancellation(event.request, recorded.recorded_at, recorded.sequence))
     state.assign("lifecycle", RunStatus.CANCELLING)
     _close_everything(state, late_outcomes=True)

@@ -87,7 +87,7 @@ class StepSnapshot:
     @property
     def is_settled(self) -> bool:
         """Completed, failed or cancelled: no command may schedule it again."""
-        return self.status not in (StepStatus.PENDING, StepStatus.RUNNING)
+        return self.status is not StepStatus.RUNNING and self.status is not StepStatus.PENDING
 
     def awaits_outcome_of(self, attempt: int) -> bool:
         """Would an outcome of this attempt be accepted?"""

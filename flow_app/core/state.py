@@ -121,9 +121,12 @@ class RunState:
             del mapping[key]
 
     def put_step(self, step: StepSnapshot) -> None:
-        self.put(self.steps, step.step_id, step)
-        self._index(self.open_steps, step.step_id, member=not step.is_settled)
-        self._index(self.delayed_steps, step.step_id, member=step.retry_after is not None)
+        step_id = step.step_id
+        self.put(self.steps, step_id, step)
+        if (step_id in self.open_steps) is step.is_settled:
+            self._index(self.open_steps, step_id, member=not step.is_settled)
+        if step.retry_after is not None or step_id in self.delayed_steps:
+            self._index(self.delayed_steps, step_id, member=step.retry_after is not None)
 
     def put_wait(self, wait: WaitSnapshot) -> None:
         self.put(self.waits, wait.wait_id, wait)

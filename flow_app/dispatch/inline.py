@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 
 from flow_app.core.tasks import FlowTask
 from flow_app.dispatch.handling import handle_task
@@ -26,18 +28,22 @@ class InlineDispatcher:
         self._local = threading.local()
 
     def dispatch(self, task: FlowTask) -> None:
-        backlog: deque[FlowTask] | None = getattr(self._local, "backlog", None)
-        if backlog is not None:
-            backlog.append(task)
-            return
-        self._local.backlog = backlog = deque()
+        if not self.in_call(partial(handle_task, self.engine, task)):
+            self._local.backlog.append(task)
+
+    def in_call(self, act: Callable[[], object]) -> bool:
+        """Do ``act`` as a task's handling, and then what it dispatched; False while another task is being handled."""
+        if getattr(self._local, "backlog", None) is not None:
+            return False
+        self._local.backlog = backlog = deque[FlowTask]()
         try:
-            handle_task(self.engine, task)
+            act()
         finally:
             try:
                 self._work_off(backlog)
             finally:
                 self._local.backlog = None
+        return True
 
     def _work_off(self, backlog: deque[FlowTask]) -> None:
         while backlog:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -13,17 +14,17 @@ from flow_app.core import events as ev
 from flow_app.core.commands import Command, ScheduleSteps
 from flow_app.core.context import WorkflowContext
 from flow_app.core.payload import clean_text
-from flow_app.core.ports import RunChange, RunRow, WakeReason
+from flow_app.core.ports import NewRun, RunChange, RunRow, WakeReason
 from flow_app.core.remote import Awaited
 from flow_app.core.snapshot import RunStatus, StepStatus
 from flow_app.core.tasks import DriveRun
 from flow_app.engine import rows, sending, shutdown
 from flow_app.engine.deadlines import Deadline, run_within
 from flow_app.engine.executors import Executor, Job, SerialExecutor, ThreadExecutor
-from flow_app.engine.journal import Journal, database_is_away
+from flow_app.engine.journal import Journal, RunIdTakenError, database_is_away
 from flow_app.engine.keeper import Kept, keeper
 from flow_app.engine.outcomes import Due, Outcome, error_text, run_body, step_context
-from flow_app.engine.services import Services
+from flow_app.engine.services import Meta, Services
 from flow_app.errors import (
     FlowError,
     HookTokenKeyMissingError,
@@ -87,7 +88,21 @@ def drive(services: Services, run_id: str, *, complete_due: bool = False, now: d
         if not builds_differ:
             _leave_to_its_build(services, run_id)
         return []
-    return Drive(services, row, now=now).run(complete_due=complete_due)
+    journal = Journal(services, row)
+    return Drive(services, journal, now=now).run(complete_due=complete_due)
+
+
+def drive_from_birth(services: Services, run: NewRun, first: Sequence[ev.Event], *, meta: Meta | None) -> None:
+    """Drive a run that the first append of this drive creates, under a lease that it is born with.
+
+    Raises RunIdTakenError when the run exists, and what stops the run, as :func:`drive` does.
+    """
+    until = services.store.clock.now() + services.options.lease
+    lease = RunChange(lease_expires_at=until, wake_at=until, wake_reason=WakeReason.DRIVING)
+    run = replace(run, lease_epoch=1, change=run.change | lease)
+    journal = Journal(services, run.row(), unborn=run)
+    journal.record(first, meta=meta)
+    Drive(services, journal).run(complete_due=True)
 
 
 def _leave_to_its_build(services: Services, run_id: str) -> None:
@@ -105,16 +120,18 @@ def _leave_to_its_build(services: Services, run_id: str) -> None:
 class Drive:
     """One drive of one run, under one lease."""
 
-    def __init__(self, services: Services, row: RunRow, *, now: datetime | None) -> None:
+    def __init__(self, services: Services, journal: Journal, *, now: datetime | None = None) -> None:
         self.services = services
-        self.journal = Journal(services, row)
+        self.journal = journal
         self._at = now
         self._started = services.store.clock.monotonic()
         self._steps = 0
         self._slow_workflow = False
         self._batch = False  # does the workflow ask for several steps?
-        self._lost = row.lost_leases
+        self._lost = journal.row.lost_leases
         self._abandoned = False
+        self._threads_see_writes = services.store.threads_see_writes()
+        self._leases = ExitStack()
         self._lease: Kept | None = None
         self._released: list[Wakeup] = []
 
@@ -128,22 +145,25 @@ class Drive:
 
     def run(self, *, complete_due: bool) -> list[Wakeup]:
         try:
-            self.journal.load()
+            if self.journal.unborn is None:
+                self.journal.load()
             self._bring_in_due(complete_due=complete_due)
             while self._turn():
                 pass
-        except LeaseLostError:
+        except (LeaseLostError, RunIdTakenError):
             raise
         except Exception as error:
             # With the database in trouble the run is not to blame: its lease expires, and the scheduler brings it back.
-            if not database_is_away(error):
+            if self.journal.unborn is None and not database_is_away(error):
                 self._block(error)
             raise
         except BaseException:
-            self._let_go()
+            if self.journal.unborn is None:
+                self._let_go()
             raise
         finally:
             self._abandoned = True
+            self._leases.close()
         waits = [Wakeup("wait", self.journal.row.run_id, wait_id) for wait_id in self.journal.completed_waits]
         return waits + self._released
 
@@ -229,8 +249,9 @@ class Drive:
             self._batch = isinstance(command, ScheduleSteps) and len(command.steps) > 1
             return decider.decide(journal.state, command, now=self.now, limits=self.services.options.limits)
         except Exception:
-            if not journal.flush():
-                return None  # it was asked about a state that is no more: ask again
+            born_now = journal.unborn is not None
+            if not journal.flush() or born_now:
+                return None  # it was asked about a state that is no more, or before its run was there: ask again
             raise
 
     def _ask(self) -> Command:
@@ -253,7 +274,7 @@ class Drive:
         services, journal = self.services, self.journal
 
         def history() -> list[ev.EventEnvelope]:
-            committed = services.store.history(journal.row.run_id)
+            committed = [] if journal.unborn else services.store.history(journal.row.run_id)
             ahead = enumerate(journal.pending, start=len(committed) + 1)
             return committed + [
                 ev.EventEnvelope(journal.row.run_id, at, new.event_id, new.recorded_at, new.event) for at, new in ahead
@@ -339,19 +360,23 @@ class Drive:
             return partial(run_body, services, step_context(services, state, step_id, is_cancelled=self._is_over))
         store, deadline = services.store, Deadline(services.store.clock, timeout)
         ctx = step_context(services, state, step_id, is_cancelled=lambda: deadline.passed or self._is_over())
-        job, threads = partial(run_body, services, ctx), store.threads_see_writes()
+        job, threads = partial(run_body, services, ctx), self._threads_see_writes
         return partial(run_within, deadline, job, store.clock, step_id=step_id, attempt=step.attempt, threads=threads)
 
     def _kept(self, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
         """Keep the lease while bodies run, where another thread can reach it."""
-        store = self.services.store
-        if not store.threads_see_writes():
+        if self._lease is None and self._threads_see_writes:
+            row, lease = self.journal.row, self.services.options.lease
+            renew = partial(self.services.store.renew, row, lease=lease)
+            self._lease = self._leases.enter_context(keeper.keeping(renew, lease=lease, what=f"run {row.run_id}"))
+        if self._lease is None:
             yield from outcomes
             return
-        row, lease = self.journal.row, self.services.options.lease
-        renew = partial(store.renew, row, lease=lease)
-        with keeper.keeping(renew, lease=lease, what=f"run {row.run_id}") as self._lease:
+        self._lease.running = True
+        try:
             yield from outcomes
+        finally:
+            self._lease.running = False
 
     def _tried_again(self, step_ids: Sequence[str]) -> list[str]:
         """Start the next attempt of steps that failed and may be tried again without delay."""
@@ -369,7 +394,7 @@ class Drive:
         return again
 
     def _executor(self, jobs: int, *, serial: bool) -> Executor:
-        if serial or jobs == 1 or not self.services.store.threads_see_writes():
+        if serial or jobs == 1 or not self._threads_see_writes:
             return SerialExecutor()
         return ThreadExecutor(self.services.options.step_threads)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 from uuid import uuid4
 
 from django.db.utils import DatabaseError, InterfaceError, OperationalError
 
 from flow_app.core import events as ev
-from flow_app.core.ports import NewEvent, Recorded, RunChange, RunRow
+from flow_app.core.ports import NewEvent, NewRun, Recorded, RunChange, RunRow
 from flow_app.core.projection import evolve
 from flow_app.core.remote import NewStep, StepStore
 from flow_app.core.snapshot import StepStatus
@@ -39,16 +40,21 @@ _REFUSALS = (HookTokenConflictError, RunNotFoundError, RunConflictError)
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
+class RunIdTakenError(Exception):
+    """A run that was to be created with this append is there already, written by somebody else."""
+
+
 class Journal:
     """A run's state folded ahead of its log. ``flush`` commits all that is pending in one append.
 
     On a conflict only facts survive: outcomes of steps, and deadlines that have passed. Decisions are made again.
     """
 
-    def __init__(self, services: Services, row: RunRow) -> None:
+    def __init__(self, services: Services, row: RunRow, *, unborn: NewRun | None = None) -> None:
         self.services = services
         self.store = services.store
         self.row = row
+        self.unborn = unborn  # a run that the first append will create
         self.state = RunState(row.run_id)
         self.pending: list[NewEvent] = []
         self.completed_waits: list[str] = []  # by this drive, and committed
@@ -76,13 +82,13 @@ class Journal:
 
     # --- folding ahead ----------------------------------------------------------------------------------------------
 
-    def record(self, events: Iterable[ev.Event]) -> None:
+    def record(self, events: Iterable[ev.Event], *, meta: Mapping[str, Any] | None = None) -> None:
         """Fold events that are to be appended. A refused one raises, and is not pending."""
         now = self.store.clock.now()
         for event in events:
             self.state.mark()
             evolve(self.state, Recorded(self.state.last_sequence + 1, event, now))
-            self.pending.append(NewEvent(event, uuid4(), now))
+            self.pending.append(NewEvent(event, uuid4(), now, meta or {}))
 
     def declare(self, events: Iterable[ev.Event]) -> None:
         """Fold a decision. One that the fold refuses raises, and what was pending before is committed without it."""
@@ -147,17 +153,34 @@ class Journal:
             moved = self._write(change) if self.pending else store.park(row, change=change)
             if moved is None:
                 raise EventConflictError(row.run_id, expected=row.last_sequence, actual=None)
-            store.send_steps(row, steps, grace=self.services.options.dispatch_grace)
+            store.send_steps(moved, steps, grace=self.services.options.dispatch_grace)
             return moved
 
         return store.transact(write)
 
     def _write(self, change: RunChange, *, locked: bool = False) -> RunRow:
         """Append under the lease, or under the row's lock: a pause keeps no fact out."""
+        if self.unborn is not None:
+            return self._create(self.unborn, change)
         epoch = None if locked else self.row.lease_epoch
         moved = self.store.append(self.row, self.pending, change=change, epoch=epoch)
         self.services.announce(self.row, self.pending)
         return moved
+
+    def _create(self, run: NewRun, change: RunChange) -> RunRow:
+        row = self.store.create(replace(run, change=run.change | change), self.pending)
+        if row is None:
+            row = self._created_before(run.run_id)
+        self.services.announce(self.row, self.pending)
+        return row
+
+    def _created_before(self, run_id: str) -> RunRow:
+        """The row, if an earlier try of this very append had committed. Raises RunIdTakenError."""
+        row = self.store.row(run_id)
+        recorded = self.store.history(run_id)
+        if not recorded or recorded[0].event_id != self.pending[0].event_id:
+            raise RunIdTakenError(run_id)
+        return row
 
     def _change(self, extra: RunChange | None) -> RunChange:
         """What the row shows once the pending events are there."""
@@ -175,6 +198,7 @@ class Journal:
 
     def _committed(self, row: RunRow) -> None:
         self.row = row
+        self.unborn = None
         self.state.commit()
         self.completed_waits += [new.event.wait_id for new in self.pending if isinstance(new.event, ev.WaitCompleted)]
         self.pending = []

@@ -19,15 +19,16 @@ _PARTS = 3  # a lease is renewed when a third of it has passed
 
 
 class Kept:
-    """A lease that is being kept; ``lost`` once somebody else has taken it over."""
+    """A lease that is being kept while a body is ``running``; ``lost`` once somebody else has taken it over."""
 
-    __slots__ = ("_renew", "lease", "lost", "renew_at", "what")
+    __slots__ = ("_renew", "lease", "lost", "renew_at", "running", "what")
 
     def __init__(self, renew: Callable[[], bool], lease: timedelta, what: str) -> None:
         self._renew = renew
         self.lease = lease
         self.what = what
         self.lost = False
+        self.running = True
         self.renew_at = self.next_time()
 
     def next_time(self) -> float:
@@ -35,17 +36,19 @@ class Kept:
 
     def renew(self) -> None:
         """The database may be away for a moment: then the next try may be in time."""
-        try:
-            self.lost = not self._renew()
-        except Exception:
-            logger.warning("The lease on %s could not be renewed this time", self.what, exc_info=True)
+        if self.running:
+            try:
+                self.lost = not self._renew()
+            except Exception:
+                logger.warning("The lease on %s could not be renewed this time", self.what, exc_info=True)
         self.renew_at = self.next_time()
 
 
 class LeaseKeeper:
     """One thread per process, started with the first lease to keep, on a connection of its own.
 
-    Short steps cost it nothing: it sleeps until the oldest lease is a third over, and most are gone by then.
+    Short steps cost nothing: it sleeps until the oldest lease is a third over, and most drives are over by then. A
+    lease is renewed only while a body runs; workflow code that hangs loses it.
     """
 
     def __init__(self) -> None:
@@ -64,7 +67,10 @@ class LeaseKeeper:
 
     @contextmanager
     def keeping(self, renew: Callable[[], bool], *, lease: timedelta, what: str) -> Iterator[Kept]:
-        """Keep a lease while the block runs. ``renew`` extends it, and says False when it is held no more."""
+        """Keep a lease during the block, whenever what it yields says that a body is running.
+
+        ``renew`` extends it, and says False when it is held no more.
+        """
         kept = Kept(renew, lease, what)
         with self._changed:
             self._kept[id(kept)] = kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, cast
 
 from flow_app.core.events import Event, RunProgressRecorded
@@ -12,21 +13,26 @@ from flow_app.core.remote import Awaited
 from flow_app.core.snapshot import OutcomeType, RunStatus
 from flow_app.core.state import RunState
 
+_SHOWN = ("status", "open_waits", "active_hooks", "pending_retries", "timer_at")
+_shown = attrgetter(*_SHOWN)
 _FIRST_BLOCK = timedelta(seconds=5)
 _LONGEST_BLOCK = timedelta(minutes=5)
 
 
 def of_state(row: RunRow, state: RunState, *, now: datetime) -> RunChange:
     """The columns in which the row does not yet show ``state``."""
-    counts: dict[str, Any] = {
-        "status": state.status,
-        "open_waits": len(state.open_waits),
-        "active_hooks": len(state.active_hooks),
-        "pending_retries": len(state.delayed_steps),
-        "timer_at": state.next_timer(),
-    }
-    differs = {name: value for name, value in counts.items() if getattr(row, name) != value}
-    change = cast(RunChange, differs)
+    before = _shown(row)
+    after = (
+        state.status,
+        len(state.open_waits),
+        len(state.active_hooks),
+        len(state.delayed_steps),
+        state.next_timer(),
+    )
+    change = RunChange()
+    if before != after:
+        triples = zip(_SHOWN, before, after, strict=True)
+        change = cast(RunChange, {name: new for name, old, new in triples if old != new})
     if state.outcome is not None and not row.status.is_terminal:
         change |= ended(state.status, state.outcome.type, error=state.error, now=now)
         change |= unpaused(row) | recalled(row)

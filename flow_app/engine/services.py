@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, cast
@@ -112,7 +112,12 @@ class Services:
                     logger.exception("Observer %r failed on %s", observer, envelope.key)
             event_recorded.send_robust(sender=workflow, envelope=envelope)
 
-    # --- dispatching ------------------------------------------------------------------------------------------------
+    # --- dispatching -------------------------------------------------------------------------------------------------
+
+    def drives_in_call(self, act: Callable[[], object]) -> bool:
+        """Drive in this very call, if the dispatcher is one that does so, and free; False, and nothing done, if not."""
+        in_call = getattr(self.dispatcher, "in_call", None)
+        return in_call is not None and in_call(act)
 
     def dispatch_drive(self, run_id: str, build: str | None) -> None:
         """Ask for the run to be driven: now, or once the caller's transaction commits."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
 
@@ -13,6 +14,9 @@ from flow_app.core.payload import Payload
 from flow_app.core.ports import NewRun, RunChange, RunRow, WakeReason
 from flow_app.core.snapshot import RunStatus
 from flow_app.core.spec import WorkflowSpec
+from flow_app.engine import shutdown
+from flow_app.engine.drive import drive_from_birth
+from flow_app.engine.journal import RunIdTakenError
 from flow_app.engine.services import Meta, Services
 from flow_app.errors import (
     InvalidTransitionError,
@@ -89,7 +93,15 @@ def start(
         if not _exists(services, statement.run_id):
             raise
         return _start_again(services, statement)
-    if _create(services, statement, tags, meta) is None:
+    new_run = _new_run(services, statement, tags)
+    first = (ev.RunCreated(statement.spec, statement.input), ev.RunStarted())
+    if _is_driven_here(services, new_run):
+        try:
+            if services.drives_in_call(partial(drive_from_birth, services, new_run, first, meta=meta)):
+                return statement.run_id
+        except RunIdTakenError:
+            return _start_again(services, statement)
+    if _create(services, new_run, first, meta) is None:
         return _start_again(services, statement)
     services.dispatch_drive(statement.run_id, statement.spec.runtime_build_id)
     return statement.run_id
@@ -148,23 +160,32 @@ def _check_tags(tags: Tags) -> None:
             raise InvalidTransitionError(f"label {name!r} must be a string of at most 200 characters")
 
 
-def _create(services: Services, statement: Statement, tags: Tags, meta: Meta | None) -> RunRow | None:
-    now = services.store.clock.now()
+def _is_driven_here(services: Services, run: NewRun) -> bool:
+    """Does this very call drive the run? Then the run, its first decision and its lease are one commit."""
+    if shutdown.requested() or services.store.in_caller_transaction():
+        return False
+    return services.supports(run.build)
+
+
+def _new_run(services: Services, statement: Statement, tags: Tags) -> NewRun:
     spec = statement.spec
-    new_run = NewRun(
+    return NewRun(
         run_id=statement.run_id,
         workflow=spec.name,
         version=spec.version,
         build=spec.runtime_build_id,
         change=RunChange(
             status=RunStatus.RUNNING,
-            wake_at=now + services.options.dispatch_grace,
+            wake_at=services.store.clock.now() + services.options.dispatch_grace,
             wake_reason=WakeReason.DISPATCHED,
         ),
         subject=tags.subject,
         labels=tags.labels,
     )
-    events = services.new_events((ev.RunCreated(spec, statement.input), ev.RunStarted()), meta=meta)
+
+
+def _create(services: Services, new_run: NewRun, first: Sequence[ev.Event], meta: Meta | None) -> RunRow | None:
+    events = services.new_events(first, meta=meta)
     row = services.store.create(new_run, events)
     if row is not None:
         services.announce_new(row, events)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 from django.db.utils import IntegrityError
 
@@ -25,7 +26,7 @@ from flow_app.models import Hook, Run, RunLabel, Tombstone
 from flow_app.models.keys import text_key
 from flow_app.store import statements
 from flow_app.store.projections import Projector, leaves_rows, new_tokens
-from flow_app.store.records import EVENT_COLUMNS, values_of
+from flow_app.store.records import values_of
 from flow_app.store.rows import columns_of, moved
 from flow_app.store.transactions import Transactions, cursor_of
 
@@ -55,8 +56,7 @@ class Appending(Transactions):
         if key is None:
             self._refuse_deleted(run.run_id)
             return None
-        fresh = RunRow(key, run.run_id, run.workflow, run.version, run.build, run.change["status"], len(events))
-        return moved(fresh, run.change, len(events))
+        return moved(run.row(key), run.change, len(events))
 
     def _run_columns(self, run: NewRun, events: Sequence[NewEvent]) -> tuple[tuple[str, ...], list[Any]]:
         labels: Json = {_text(name, what="label name"): clean_text(value) for name, value in run.labels.items()}
@@ -71,6 +71,7 @@ class Appending(Transactions):
             "subject": _text(run.subject, what="subject"),
             "labels": Payload(labels).text if labels else "{}",
             "last_sequence": len(events),
+            "lease_epoch": run.lease_epoch,
             "created_at": created,
         }
         fixed.update(zip(*columns_of(run.change, self.dialect), strict=True))
@@ -78,7 +79,9 @@ class Appending(Transactions):
 
     def _create_in_one(self, columns: tuple[str, ...], values: list[Any], events: Sequence[NewEvent]) -> int | None:
         sql = statements.create_in_one(self.dialect, columns, len(events))
-        rows = self.fetch(sql, [*values, values[columns.index("run_key")], *self._event_values(events, after=0)])
+        rows = self.fetch(
+            sql, [*values, values[columns.index("run_key")], *self._event_values(self.connection, events, after=0)]
+        )
         return rows[0][0] if rows else None
 
     def _create_in_steps(
@@ -114,7 +117,7 @@ class Appending(Transactions):
         def write_in_one() -> bool:
             sql = statements.append_in_one(columns, len(events), fenced=fenced)
             with cursor_of(connection) as cursor:
-                cursor.execute(sql, [*params, *self._event_values(events, after=after)])
+                cursor.execute(sql, [*params, *self._event_values(connection, events, after=after)])
                 return bool(cursor.rowcount)
 
         def write() -> bool:
@@ -150,17 +153,17 @@ class Appending(Transactions):
 
     # --- shared -------------------------------------------------------------------------------------------------------
 
-    def _event_values(self, events: Sequence[NewEvent], *, after: int) -> list[Any]:
-        native = self.dialect.vendor == "mysql" and self.connection.features.has_native_uuid_field
-        return values_of(events, after=after, dialect=self.dialect, native_uuid=native)
+    def _event_values(
+        self, connection: BaseDatabaseWrapper, events: Sequence[NewEvent], *, after: int, key: int | None = None
+    ) -> list[Any]:
+        native = self.dialect.vendor == "mysql" and connection.features.has_native_uuid_field
+        return values_of(events, after=after, dialect=self.dialect, native_uuid=native, key=key)
 
     def _insert_events(self, cursor: CursorWrapper, key: int, events: Sequence[NewEvent], *, after: int) -> None:
-        width = len(EVENT_COLUMNS)
         for start in range(0, len(events), _CHUNK):
             chunk = events[start : start + _CHUNK]
-            values = self._event_values(chunk, after=after + start)
-            params = [value for at in range(0, len(values), width) for value in (key, *values[at : at + width])]
-            cursor.execute(statements.insert_events(len(chunk)), params)
+            values = self._event_values(cursor.db, chunk, after=after + start, key=key)
+            cursor.execute(statements.insert_events(len(chunk)), values)
 
     def _project(self, key: int, run_id: str, events: Sequence[NewEvent], *, after: int, active_hooks: int) -> None:
         projector = Projector(key, run_id, using=self.using, check_target=self._check_target)

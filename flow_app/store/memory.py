@@ -91,9 +91,7 @@ class InMemoryEventStore:
         with self._lock:
             if run.run_id in self._runs:
                 return None
-            status = run.change["status"]
-            row = RunRow(next(self._keys), run.run_id, run.workflow, run.version, run.build, status, 0)
-            made = _Run(row, Rows(run.run_id))
+            made = _Run(run.row(next(self._keys)), Rows(run.run_id))
             return self._store(made, events, run.change)
 
     def append(self, row: RunRow, events: Sequence[NewEvent], *, change: RunChange, epoch: int | None = None) -> RunRow:
@@ -210,7 +208,7 @@ class InMemoryEventStore:
     def lock(self, run_id: str) -> RunRow:
         return self._run(run_id).row
 
-    def load(self, row: RunRow, *, after: int = 0) -> Sequence[Recorded]:
+    def load(self, row: RunRow, *, after: int = 0) -> Iterable[Recorded]:
         return [Recorded(item.sequence, item.event, item.recorded_at) for item in self.history(row.run_id, after=after)]
 
     def history(self, run_id: str, *, after: int = 0) -> list[EventEnvelope]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TypeVar
 
@@ -39,7 +39,7 @@ class Reading(Transactions):
             raise RunNotFoundError(run_id)
         return read_run(rows[0])
 
-    def load(self, row: RunRow, *, after: int = 0) -> Sequence[Recorded]:
+    def load(self, row: RunRow, *, after: int = 0) -> Iterable[Recorded]:
         """The events after a sequence, in order; inside a transaction as they are now, not as it began."""
         sql = statements.select_events(self.dialect, whole=False, suffix=self.latest)
         return read_recorded(row.run_id, self.fetch(sql, (row.key, after)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -14,29 +14,34 @@ from flow_app.core.events import Event, EventEnvelope
 from flow_app.core.payload import Payload, decode
 from flow_app.core.ports import NewEvent, Recorded
 from flow_app.errors import FlowError, StoreError
+from flow_app.models.fields import as_utc
 from flow_app.store.dialects import Dialect
 
-_parse = json.JSONDecoder().raw_decode
+_parse = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 #: Columns that :func:`values_of` writes, after the run.
 EVENT_COLUMNS = ("sequence", "event_id", "type", "payload", "digest", "meta", "recorded_at")
 
 
-def values_of(events: Sequence[NewEvent], *, after: int, dialect: Dialect, native_uuid: bool) -> list[Any]:
-    """The values of all rows, one after the other."""
+def values_of(
+    events: Sequence[NewEvent], *, after: int, dialect: Dialect, native_uuid: bool, key: int | None = None
+) -> list[Any]:
+    """The values of all rows, one after the other; each begins with the run's ``key`` if there is one."""
     values: list[Any] = []
     instants: dict[datetime, Any] = {}  # events of one append mostly have one time
     for sequence, new in enumerate(events, after + 1):
         payload = to_text(new.event)
         if new.recorded_at not in instants:
             instants[new.recorded_at] = dialect.instant(new.recorded_at)
+        if key is not None:
+            values.append(key)
         values += (
             sequence,
             dialect.uuid(new.event_id, native=native_uuid),
             new.event.type,
             payload,
             text_digest(payload),
-            meta_text(new.meta),
+            meta_text(new.meta) if new.meta else "{}",
             instants[new.recorded_at],
         )
     return values
@@ -51,12 +56,10 @@ def read_meta(text: str) -> dict[str, Any]:
     return meta
 
 
-def read_recorded(run_id: str, rows: Iterable[Sequence[Any]]) -> list[Recorded]:
-    """Rows of (sequence, type, payload, digest, recorded_at), as the fold needs them."""
-    return [
-        Recorded(sequence, read_event(run_id, sequence, kind, payload, digest), _in_utc(at))
-        for sequence, kind, payload, digest, at in rows
-    ]
+def read_recorded(run_id: str, rows: Iterable[Sequence[Any]]) -> Iterator[Recorded]:
+    """Rows of (sequence, type, payload, digest, recorded_at or None), one by one as the fold needs them."""
+    for sequence, kind, payload, digest, at in rows:
+        yield Recorded(sequence, read_event(run_id, sequence, kind, payload, digest), at and as_utc(at))
 
 
 def read_envelopes(run_id: str, rows: Iterable[Sequence[Any]]) -> list[EventEnvelope]:
@@ -79,8 +82,8 @@ def read_event(run_id: str, sequence: int, kind: str, payload: str, digest: str)
     if text_digest(payload) != digest:
         raise StoreError(f"Event {sequence} of run {run_id!r} does not match its digest: its row was changed.")
     try:
-        return from_body(kind, _parse(payload)[0])
-    except (ValueError, RecursionError, FlowError) as error:
+        return from_body(kind, _parse(payload, 0)[0])
+    except (ValueError, StopIteration, RecursionError, FlowError) as error:
         raise StoreError(f"Event {sequence} of run {run_id!r} cannot be read back: {error}") from error
 
 

@@ -17,6 +17,7 @@ from flow_app.store.dialects import Dialect
 _FIELDS = tuple(field.name for field in dataclasses.fields(RunRow))
 #: The columns of a RunRow, in its order.
 RUN_FIELDS = ("id", *_FIELDS[1:])
+_AT = {name: index for index, name in enumerate(_FIELDS)}
 _values_of = attrgetter(*_FIELDS)
 _INSTANTS = frozenset({"timer_at", "wake_at", "lease_expires_at", "blocked_since", "paused_at", "finished_at"})
 _LIMITS = {"error": 100_000, "blocked_text": 10_000, "progress_message": 10_000, "blocked_code": 100, "wake_reason": 20}
@@ -40,11 +41,12 @@ def read_run(values: Sequence[Any]) -> RunRow:
 
 def moved(row: RunRow, change: RunChange, last_sequence: int) -> RunRow:
     """The row as a change leaves it."""
-    if not change:
-        return dataclasses.replace(row, last_sequence=last_sequence)
-    values = dict(zip(_FIELDS, _values_of(row), strict=True), last_sequence=last_sequence)
-    values.update((name, value) for name, value in _cleaned(change).items() if name in values)
-    return RunRow(**values)
+    values = list(_values_of(row))
+    values[_AT["last_sequence"]] = last_sequence
+    for name, value in _cleaned(change).items():
+        if name in _AT:
+            values[_AT[name]] = value
+    return RunRow(*values)
 
 
 def columns_of(change: RunChange, dialect: Dialect) -> tuple[tuple[str, ...], list[Any]]:

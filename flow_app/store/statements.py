@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from flow_app.core.events import DATED
 from flow_app.core.ports import WakeReason
 from flow_app.models import Event, Run, StepExecution, Tombstone
 from flow_app.models.run import OPEN
@@ -25,6 +26,7 @@ _EVENT_ROW = "(" + ", ".join(["%s"] * len(EVENT_COLUMNS)) + ")"
 # PostgreSQL takes the types of a VALUES list from its first row.
 _TYPED_ROW = "(%s::bigint, %s::uuid, %s, %s, %s, %s, %s::timestamptz)"
 _RUN_ROW = "(%s, " + ", ".join(["%s"] * len(EVENT_COLUMNS)) + ")"
+_DATED = ", ".join(f"'{event.type}'" for event in DATED)
 _OPEN = "status IN (" + ", ".join(f"'{status}'" for status in OPEN) + ")"
 _LEASED = " AND lease_epoch = %s AND lease_expires_at IS NOT NULL"
 _FENCE = _LEASED + " AND paused_at IS NULL"
@@ -147,9 +149,10 @@ def select_refusal(dialect: Dialect, *, suffix: str) -> str:
 @lru_cache(maxsize=16)
 def select_events(dialect: Dialect, *, whole: bool, typed: bool = False, suffix: str = "") -> str:
     """Parameters: the run's key, the sequence after which to begin [, the type]."""
+    recorded_at = dialect.column("recorded_at")
     return (
-        f"SELECT sequence, type, payload, digest, {dialect.column('recorded_at')}"
-        + (", event_id, meta" if whole else "")
+        "SELECT sequence, type, payload, digest, "
+        + (f"{recorded_at}, event_id, meta" if whole else f"CASE WHEN type IN ({_DATED}) THEN {recorded_at} END")
         + f" FROM {EVENT} WHERE run_id = %s AND sequence > %s"
         + (" AND type = %s" if typed else "")
         + f" ORDER BY sequence{suffix}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -35,22 +36,40 @@ def cursor_of(connection: BaseDatabaseWrapper) -> CursorWrapper:
     """A cursor for the store's own SQL.
 
     On PostgreSQL the values travel beside the statement, and it is prepared if the project's OPTIONS give a
-    ``prepare_threshold``. Django's own cursors write the values into the text, which costs most of a short append.
+    ``prepare_threshold``. Django's own cursors write the values into the text, which costs most of a short append; on
+    SQLite they rewrite the text each time.
     """
-    binding = _binding_cursor() if connection.vendor == "postgresql" else None
-    if binding is None:
+    kind = _cursor_type(connection.vendor)
+    if kind is None:
         return connection.cursor()
     connection.close_if_health_check_failed()
     connection.ensure_connection()
-    wrapped: CursorWrapper = connection._prepare_cursor(binding(connection.connection))  # type: ignore[attr-defined]
+    wrapped: CursorWrapper = connection._prepare_cursor(kind(connection.connection))  # type: ignore[attr-defined]
     return wrapped
 
 
-@lru_cache(maxsize=1)
-def _binding_cursor() -> Any:
-    from django.db.backends.postgresql import base
+class SqliteCursor(sqlite3.Cursor):
+    """Takes the store's SQL, in which every ``%s`` stands for a value."""
 
-    return getattr(base, "ServerBindingCursor", None)  # psycopg 3 has it
+    def execute(self, sql: str, parameters: Any = (), /) -> Self:
+        return super().execute(_with_qmarks(sql), parameters)
+
+
+@lru_cache(maxsize=1024)
+def _with_qmarks(sql: str) -> str:
+    return sql.replace("%s", "?")
+
+
+@lru_cache
+def _cursor_type(vendor: str) -> Any:
+    """The driver's cursor for the store's statements; None for Django's own."""
+    if vendor == "sqlite":
+        return SqliteCursor
+    if vendor == "postgresql":
+        from django.db.backends.postgresql import base
+
+        return getattr(base, "ServerBindingCursor", None)  # psycopg 3 has it
+    return None
 
 
 class Transactions:

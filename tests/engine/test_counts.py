@@ -36,8 +36,11 @@ def engine() -> FlowEngine:
     return inline_engine(DjangoEventStore(), options=options)
 
 
-def run(engine: FlowEngine, steps: int, *, warm: bool = True) -> Wire:
-    """Start a run of so many steps and drive it inline, to its end; what went over the wire meanwhile."""
+def run(engine: FlowEngine, steps: int, *, warm: bool = True, by_a_worker: bool = False) -> Wire:
+    """Start a run of so many steps and drive it to its end; what went over the wire meanwhile.
+
+    It is driven in the call that starts it, or ``by_a_worker``, who has got a message and nothing else.
+    """
 
     @step("counted")
     def body(number: int) -> dict[str, Any]:
@@ -52,8 +55,12 @@ def run(engine: FlowEngine, steps: int, *, warm: bool = True) -> Wire:
 
     if warm:
         engine.start(counting, 1)  # the connection is open, the server's clock read
+    inline, engine.services.dispatcher = engine.services.dispatcher, None if by_a_worker else engine.services.dispatcher
     with listening(connection) as wire:
         run_id = engine.start(counting, steps)
+        if by_a_worker:
+            engine.resume_scheduled_run(run_id)
+    engine.services.dispatcher = inline
     assert engine.store.row(run_id).status == "completed"
     assert len(engine.history(run_id)) == 3 * steps + 3
     return wire
@@ -62,10 +69,17 @@ def run(engine: FlowEngine, steps: int, *, warm: bool = True) -> Wire:
 @on_postgresql
 @pytest.mark.parametrize("steps", LENGTHS)
 def test_on_postgresql_a_step_is_one_statement(engine, steps):
+    """The first carries the run and its first decision, each other an outcome and what comes next."""
     wire = run(engine, steps)
+    assert wire.statements == ["INSERT"] * (steps + 1)
+
+
+@on_postgresql
+@pytest.mark.parametrize("steps", LENGTHS)
+def test_on_postgresql_a_worker_claims_and_loads_once(engine, steps):
+    wire = run(engine, steps, by_a_worker=True)
     start_claim_load = ["INSERT", "UPDATE", "SELECT"]
-    first_decision, last_outcome = ["INSERT"], ["INSERT"]
-    assert wire.statements == start_claim_load + first_decision + ["INSERT"] * (steps - 1) + last_outcome
+    assert wire.statements == start_claim_load + ["INSERT"] * (steps + 1)
     assert wire.commits <= steps + 3
     assert len(wire.statements) <= steps + 5
 
@@ -74,7 +88,7 @@ def test_on_postgresql_a_step_is_one_statement(engine, steps):
 @pytest.mark.parametrize("steps", LENGTHS)
 def test_on_postgresql_a_process_that_has_just_begun_reads_the_clock_once_more(engine, steps):
     wire = run(engine, steps, warm=False)
-    assert wire.count("SELECT") == 2
+    assert wire.count("SELECT") == 1
     assert wire.commits <= steps + 3
     assert len(wire.statements) <= steps + 5
 
@@ -84,6 +98,16 @@ def test_on_postgresql_a_process_that_has_just_begun_reads_the_clock_once_more(e
 def test_on_sqlite_a_step_is_one_transaction_of_two_statements(engine, steps):
     wire = run(engine, steps)
     start = ["BEGIN", "INSERT", "INSERT", "COMMIT"]
+    append = ["BEGIN", "UPDATE", "INSERT", "COMMIT"]
+    assert wire.statements == start + append * steps
+    assert wire.commits == steps + 1
+
+
+@on_sqlite
+@pytest.mark.parametrize("steps", LENGTHS)
+def test_on_sqlite_a_worker_claims_and_loads_once(engine, steps):
+    wire = run(engine, steps, by_a_worker=True)
+    start = ["BEGIN", "INSERT", "INSERT", "COMMIT"]
     claim_load = ["BEGIN", "UPDATE", "SELECT", "COMMIT", "SELECT"]
     append = ["BEGIN", "UPDATE", "INSERT", "COMMIT"]
     assert wire.statements == start + claim_load + append * (steps + 1)
@@ -92,15 +116,17 @@ def test_on_sqlite_a_step_is_one_transaction_of_two_statements(engine, steps):
 
 @on_mariadb
 @pytest.mark.parametrize("steps", LENGTHS)
-def test_on_mariadb_a_step_is_one_transaction_of_two_statements(engine, steps):
-    wire = run(engine, steps)
-    transactions = steps + 3  # start, claim, first decision, one after each step
+@pytest.mark.parametrize("by_a_worker", [False, True])
+def test_on_mariadb_a_step_is_one_transaction_of_two_statements(engine, steps, by_a_worker):
+    wire = run(engine, steps, by_a_worker=by_a_worker)
+    extra = 1 if by_a_worker else 0
+    transactions = 1 + steps + 2 * extra  # start, one after each step; a worker's claim and first decision
     assert wire.count("COMMIT") == transactions
-    assert wire.count("INSERT") == 2 + (steps + 1)  # the run and its first events; then one after each step
-    assert wire.count("UPDATE") == 1 + (steps + 1)
-    assert wire.count("SELECT") == 2  # the claimed row, and the history, once
+    assert wire.count("INSERT") == 2 + steps + extra  # the run and its first events; then one each
+    assert wire.count("UPDATE") == steps + 2 * extra
+    assert wire.count("SELECT") == 2 * extra  # the claimed row, and the history, once
     assert wire.count("SET") == 2 * transactions  # Django leaves autocommit, and returns to it
-    assert len(wire.statements) == 5 * transactions + 1
+    assert len(wire.statements) == 5 * transactions + extra
 
 
 def test_a_history_is_loaded_once_per_drive(engine, monkeypatch):
@@ -108,6 +134,8 @@ def test_a_history_is_loaded_once_per_drive(engine, monkeypatch):
     load = engine.store.load
     monkeypatch.setattr(engine.store, "load", lambda row, **after: loads.append(row.run_id) or load(row, **after))
     run(engine, 50, warm=False)
+    assert len(loads) == 0  # who starts the run knows it
+    run(engine, 50, warm=False, by_a_worker=True)
     assert len(loads) == 1
 
 
@@ -120,6 +148,6 @@ def test_parking_travels_with_the_decision_it_follows(engine):
     with listening(connection) as wire:
         engine.start(waiting)
     in_one = connection.vendor == "postgresql"
-    assert wire.count("INSERT") == (2 if in_one else 3)  # the run's beginning, and the wait
-    assert wire.count("UPDATE") == (1 if in_one else 2)  # the claim; the wait and the park
-    assert wire.count("COMMIT") == (0 if in_one else 3)
+    assert wire.count("INSERT") == (1 if in_one else 2)  # the run with its first events, the wait and the park
+    assert wire.count("UPDATE") == 0
+    assert wire.count("COMMIT") == (0 if in_one else 1)

@@ -51,8 +51,12 @@ class Unreadable(InMemoryEventStore):
 def test_a_history_that_cannot_be_read_blocks_the_run(clock: FakeClock) -> None:
     workflow("w")(lambda ctx: ctx.complete())
     store = Unreadable(clock=clock)
+    engine = _engine(store)
+    dispatcher, engine.services.dispatcher = engine.services.dispatcher, None
+    engine.start("w", run_id="r")
+    engine.services.dispatcher = dispatcher
     with pytest.raises(StoreError):
-        _engine(store).start("w", run_id="r")
+        engine.drive("r")
     assert store.row("r").blocked_code == "store"
 
 
@@ -220,7 +224,7 @@ def test_retries_without_delay_keep_to_the_slice(store: EventStore) -> None:
     store.claim = lambda *args, **kwargs: (claims.append(1), claim(*args, **kwargs))[1]  # type: ignore[method-assign]
     engine.start("w", run_id="r")
     assert engine.snapshot("r").steps["s"].attempt == 10
-    assert len(claims) >= 4
+    assert len(claims) >= 3
 
 
 def test_a_dispatcher_that_fails_at_the_end_of_a_slice_blocks_nothing(store: EventStore) -> None:
@@ -232,8 +236,6 @@ def test_a_dispatcher_that_fails_at_the_end_of_a_slice_blocks_nothing(store: Eve
     workflow("w")(lambda ctx: ctx.schedule_step(f"s{sum(ctx.step_completed(f's{i}') for i in range(9))}", "s"))
     engine = _engine(store, drive_slice=Slice(steps=2))
     engine.services.dispatcher = Broken(engine)
-    with pytest.raises(ConnectionError):
-        engine.start("w", run_id="r")
-    engine.drive("r")
+    engine.start("w", run_id="r")
     row = store.row("r")
     assert (row.blocked_code, row.wake_reason, row.lease_expires_at) == ("", "dispatched", None)

@@ -44,7 +44,7 @@ def test_a_run_of_two_steps_from_start_to_end(store):
     with counted(TOGETHER):
         row = store.claim("r1", lease=LEASE)
     with counted(1):
-        assert len(store.load(row)) == 2
+        assert len(list(store.load(row))) == 2
     with counted(0):
         now = store.clock.now()
     with counted(TOGETHER):
