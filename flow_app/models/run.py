@@ -115,6 +115,15 @@ class Run(models.Model):
     class Meta:
         verbose_name = _("run")
         verbose_name_plural = _("runs")
+        # What people may do to a run, each on its own; looking is Django's view_run and view_hook.
+        permissions = [
+            ("start_run", "Can start runs"),
+            ("resume_hook", "Can answer and withdraw hooks"),
+            ("cancel_run", "Can ask runs to cancel"),
+            ("terminate_run", "Can end runs at once, without clean-up"),
+            ("operate_run", "Can pause runs, let them go on, and run them now"),
+            ("view_payload", "Can see inputs, outputs and other payloads"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["run_key"], name="flow_run_key_uniq"),
             models.CheckConstraint(condition=Q(status__in=[*OPEN, *TERMINAL]), name="flow_run_status_check"),
