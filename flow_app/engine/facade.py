@@ -14,7 +14,7 @@ from flow_app.core.policy import ChildOperationReference, WorkflowProgress
 from flow_app.core.ports import EventStore, FlowTaskDispatcher, HookRow, Observer, RunRow, Runtime
 from flow_app.core.snapshot import WorkflowRunSnapshot
 from flow_app.core.spec import RuntimeBuildCompatibility
-from flow_app.engine import cancellation, hooks, imports, inspection, operating, progress, remote, waits
+from flow_app.engine import cancellation, hooks, imports, inspection, operating, progress, remote, retries, waits
 from flow_app.engine import drive as driving
 from flow_app.engine import start as starting
 from flow_app.engine.drive import Wakeup
@@ -132,6 +132,14 @@ class FlowEngine:
     def resume_due_retries(self, now: datetime) -> list[tuple[str, str]]:
         """Drive the runs that have a retry due at ``now``; the due (run, step) pairs it started."""
         return waits.resume_due_retries(self.services, self._at(now))
+
+    def retry_now(self, run_id: str, step_id: str, *, actor: str | None = None) -> bool:
+        """Begin the next attempt of a step without waiting for its delay. False when no delay holds it back.
+
+        Raises RunTerminalError, InvalidTransitionError for a step that was never scheduled,
+        RuntimeBuildUnavailableError.
+        """
+        return retries.start(self.services, run_id, step_id, meta=_meta(actor))
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 
