@@ -1,0 +1,13 @@
+"""The admin: runs explained, and acted upon. Registered here and nowhere else, so that a project can do otherwise.
+
+A project with another base class unregisters and registers again: ``class MyRunAdmin(RunAdmin, TheirModelAdmin)``.
+"""
+
+from django.contrib import admin
+
+from flow_app.admin.runs import RunAdmin
+from flow_app.models import Run
+
+__all__ = ["RunAdmin"]
+
+admin.site.register(Run, RunAdmin)

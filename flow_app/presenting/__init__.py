@@ -1,0 +1,26 @@
+"""What a run is doing, in words: for the admin and the API alike. It reads rows, and writes nothing."""
+
+from flow_app.presenting.badges import OVERDUE_AFTER, Badge, badges, is_overdue, status_badge
+from flow_app.presenting.moments import lasting, when
+from flow_app.presenting.payloads import Excerpt, excerpt, mask_token, redact
+from flow_app.presenting.sentences import headline, why
+from flow_app.presenting.waiting import Waiting, glance, look
+
+__all__ = [
+    "OVERDUE_AFTER",
+    "Badge",
+    "Excerpt",
+    "Waiting",
+    "badges",
+    "excerpt",
+    "glance",
+    "headline",
+    "is_overdue",
+    "lasting",
+    "look",
+    "mask_token",
+    "redact",
+    "status_badge",
+    "when",
+    "why",
+]

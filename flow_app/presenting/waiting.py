@@ -1,0 +1,138 @@
+"""What a run waits for: read for one run exactly, or for a page of runs at a glance, in one query."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import OuterRef, QuerySet, Subquery
+
+from flow_app.core.instants import from_text
+from flow_app.core.payload import clean_text
+from flow_app.core.snapshot import HookStatus, RunStatus
+from flow_app.models import Event, Hook, Run
+
+_OPENED = {"hook_created": "hook", "wait_created": "timer", "step_retrying": "retry"}
+#: How far back the opening of what is still open is looked for.
+_LATEST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The first thing that a run waits for. ``others`` counts what else is open.
+
+    ``kind`` is hook, timer or retry; ``name`` may be "" where only a glance was taken, and ``since`` is then when the
+    run last changed. ``hook_kind`` and ``subject`` come from the hook's metadata.
+    """
+
+    kind: str
+    name: str
+    since: datetime | None
+    until: datetime | None
+    others: int = 0
+    hook_kind: str = ""
+    subject: str = ""
+    attempt: int = 0
+    error: str = ""
+
+    @property
+    def is_approval(self) -> bool:
+        return self.hook_kind == "human_approval"
+
+
+def glance(runs: Iterable[Run]) -> dict[int, Waiting]:
+    """What the runs of one page wait for, by their key; those that wait for nothing are left out. One query."""
+    waiting = {run.pk: run for run in runs if opened(run)}
+    if not waiting:
+        return {}
+    using = next(iter(waiting.values()))._state.db
+    hooks = Hook.objects.using(using).filter(run=OuterRef("pk"), status=HookStatus.ACTIVE.value).order_by("pk")
+    last = Event.objects.using(using).filter(run=OuterRef("pk"), sequence=OuterRef("last_sequence"))
+    found = (
+        Run.objects.using(using)
+        .filter(pk__in=waiting)
+        .values_list(
+            "pk",
+            Subquery(last.values("recorded_at")[:1]),
+            Subquery(hooks.values("hook_id")[:1]),
+            Subquery(hooks.values("expires_at")[:1]),
+        )
+    )
+    return {key: _glanced(waiting[key], since, hook_id, expires_at) for key, since, hook_id, expires_at in found}
+
+
+def _glanced(run: Run, since: datetime | None, hook_id: str | None, expires_at: datetime | None) -> Waiting:
+    others = opened(run) - 1
+    if hook_id is not None:
+        return Waiting("hook", hook_id, since, expires_at, others)
+    return Waiting("timer" if run.open_waits else "retry", "", since, run.timer_at, others)
+
+
+def opened(run: Run) -> int:
+    """How many things a run waits for."""
+    if RunStatus(run.status).is_terminal:
+        return 0
+    return run.open_waits + run.active_hooks + run.pending_retries
+
+
+def look(run: Run) -> Waiting | None:
+    """What this run waits for, with its name and since when. At most two queries, whatever the history's length."""
+    if not opened(run):
+        return None
+    others = opened(run) - 1
+    found = list(_openings(run))
+    if run.active_hooks:
+        hooks = Hook.objects.using(run._state.db).filter(run=run.pk, status=HookStatus.ACTIVE.value).order_by("pk")
+        hook = hooks.only("hook_id", "metadata", "expires_at").first()
+        if hook is not None:
+            since = next((item.since for item in found if (item.kind, item.name) == ("hook", hook.hook_id)), None)
+            kind, subject = described(hook.metadata)
+            return Waiting("hook", hook.hook_id, since, hook.expires_at, others, hook_kind=kind, subject=subject)
+    for item in found:
+        if item.kind != "hook" and item.until == run.timer_at:
+            return Waiting(item.kind, item.name, item.since, item.until, others, attempt=item.attempt, error=item.error)
+    return Waiting("timer" if run.open_waits else "retry", "", None, run.timer_at, others)
+
+
+def described(metadata: str) -> tuple[str, str]:
+    """A hook's kind and subject, "" each where its metadata has none; any JSON is legal metadata."""
+    try:
+        tree = json.loads(metadata)
+    except (ValueError, RecursionError):
+        return "", ""
+    if not isinstance(tree, dict):
+        return "", ""
+    return _text(tree.get("kind")), _text(tree.get("subject"))
+
+
+def _text(value: object) -> str:
+    return clean_text(value, limit=200) if isinstance(value, str) else ""
+
+
+def _openings(run: Run) -> Iterator[Waiting]:
+    """The latest events that opened something, newest first."""
+    events: QuerySet[Event] = Event.objects.using(run._state.db).filter(run=run.pk, type__in=_OPENED)
+    latest = events.order_by("-sequence").values_list("type", "payload", "recorded_at")[:_LATEST]
+    for kind, payload, at in latest:
+        yield _opening(kind, json.loads(payload), at)
+
+
+def _opening(event_type: str, body: dict[str, Any], at: datetime) -> Waiting:
+    match event_type:
+        case "hook_created":
+            return Waiting("hook", body["hook_id"], at, None)
+        case "wait_created":
+            return Waiting("timer", body["wait_id"], at, from_text(body["resume_at"]))
+        case _:
+            until = body.get("retry_after")
+            return Waiting(
+                "retry",
+                body["step_id"],
+                at,
+                None if until is None else from_text(until),
+                attempt=body["attempt"],
+                error=clean_text(body["error"], limit=1000),
+            )
