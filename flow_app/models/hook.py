@@ -58,6 +58,7 @@ class Hook(models.Model):
             models.UniqueConstraint(fields=["run", "hook_key"], name="flow_hook_key_uniq"),
             models.UniqueConstraint(fields=["active_token_digest"], name="flow_hook_token_uniq"),
         ]
+        indexes = [models.Index(fields=["status", "id"], name="flow_hook_status_idx")]
 
     def __str__(self) -> str:
         return self.hook_id

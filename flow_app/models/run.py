@@ -132,6 +132,13 @@ class Run(models.Model):
             models.Index(fields=["wake_at", "id"], name="flow_run_wake_idx"),
             models.Index(fields=["timer_at"], name="flow_run_timer_idx"),
             models.Index(fields=["subject"], name="flow_run_subject_idx"),
+            # What people ask for: by status and newest first, by workflow, by dates, what is blocked, by prefix of id.
+            models.Index(fields=["status", "id"], name="flow_run_status_idx"),
+            models.Index(fields=["workflow", "version"], name="flow_run_workflow_idx"),
+            models.Index(fields=["created_at"], name="flow_run_created_idx"),
+            models.Index(fields=["finished_at"], name="flow_run_finished_idx"),
+            models.Index(fields=["blocked_since"], name="flow_run_blocked_idx"),
+            models.Index(fields=["run_id"], name="flow_run_prefix_idx", opclasses=["varchar_pattern_ops"]),
         ]
 
     def __str__(self) -> str:
