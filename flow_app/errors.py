@@ -6,6 +6,7 @@
     ├── NonDeterministicError, InvalidTransitionError, ReplayLimitExceededError
     ├── EventConflictError, LeaseLostError, StepLeaseLostError, AttemptEndedError, StoreError
     ├── HookTokenNotFoundError, HookTokenConflictError, HookTokenKeyMissingError, HookConflictError
+    ├── HookPayloadError
     ├── ProgressConflictError, ChildOperationConflictError
     ├── InvalidWorkflowError, WorkflowNotRegisteredError, StepNotRegisteredError
     └── PayloadError, RuntimeFailureError, ConfigurationError
@@ -16,6 +17,7 @@ never appears in the text or the ``repr`` of an error.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 
@@ -268,6 +270,18 @@ class HookConflictError(FlowError):
         self.run_id = run_id
         self.hook_id = hook_id
         self.reason = reason
+
+
+class HookPayloadError(FlowError):
+    """An answer does not look as its hook declares; ``problems`` are pairs of a JSON pointer and what is wrong there."""
+
+    code = "hook_payload"
+
+    def __init__(self, hook_id: str, problems: Sequence[tuple[str, str]]) -> None:
+        said = "; ".join(f"{pointer or 'the answer'}: {text}" for pointer, text in problems)
+        super().__init__(f"Hook {hook_id!r} stays open, for its answer is not as declared: {said}.")
+        self.hook_id = hook_id
+        self.problems = tuple(problems)
 
 
 class ProgressConflictError(FlowError):

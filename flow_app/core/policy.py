@@ -132,6 +132,7 @@ class HookMetadata:
     callback: HookCallbackRoute | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
+    payload_schema: Any = None
 
     @classmethod
     def human_approval(cls, subject: str) -> HookMetadata:
@@ -147,6 +148,10 @@ class HookMetadata:
     def with_data(self, name: str, value: object) -> HookMetadata:
         return replace(self, data={**self.data, name: value})
 
+    def with_payload_schema(self, schema: Mapping[str, Any] | bool) -> HookMetadata:
+        """Declare, as a JSON Schema, what answers must look like. Pages and the API check it; the verbs do not."""
+        return replace(self, payload_schema=schema)
+
     def to_value(self) -> dict[str, Any]:
         """The JSON that is stored; what is unset or empty is left out."""
         value: dict[str, Any] = {"kind": self.kind}
@@ -158,6 +163,8 @@ class HookMetadata:
             value["labels"] = dict(self.labels)
         if self.data:
             value["data"] = dict(self.data)
+        if self.payload_schema is not None:
+            value["payload_schema"] = self.payload_schema
         return value
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from flow_app.conf import Options
 from flow_app.core import instants
+from flow_app.core.actor import Actor
 from flow_app.core.context import Secrets
 from flow_app.core.events import EventEnvelope
 from flow_app.core.policy import ChildOperationReference, WorkflowProgress
@@ -21,12 +22,15 @@ from flow_app.engine.drive import Wakeup
 from flow_app.engine.inspection import ScheduledWakeup, Suspension
 from flow_app.engine.retention import Hold, Retention, RetentionReport, RetentionStore
 from flow_app.engine.services import Services
-from flow_app.engine.start import Tags, Workflow
+from flow_app.engine.start import Started, Tags, Workflow
 from flow_app.errors import ConfigurationError
 
 
 def _meta(actor: str | None) -> Mapping[str, Any]:
-    return {} if actor is None else {"actor": actor}
+    if actor is None:
+        return {}
+    address = {"address": actor.address} if isinstance(actor, Actor) and actor.address else {}
+    return {"actor": str(actor), **address}
 
 
 class FlowEngine:
@@ -84,6 +88,30 @@ class FlowEngine:
 
         Raises InvalidWorkflowError, InvalidRunIdError, PayloadError, RunConflictError, RuntimeBuildUnavailableError.
         """
+        return self.ensure_started(
+            workflow,
+            input,
+            run_id=run_id,
+            version=version,
+            build=build,
+            subject=subject,
+            labels=labels,
+            actor=actor,
+        ).run_id
+
+    def ensure_started(
+        self,
+        workflow: Workflow,
+        input: object = None,
+        *,
+        run_id: str | None = None,
+        version: str | None = None,
+        build: str | None = None,
+        subject: str = "",
+        labels: Mapping[str, str] | None = None,
+        actor: str | None = None,
+    ) -> Started:
+        """:meth:`start`, for callers who must know whether the run was there before."""
         tags = Tags(subject, labels or {})
         return starting.start(
             self.services, workflow, input, run_id=run_id, version=version, build=build, tags=tags, meta=_meta(actor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 from uuid import uuid4
 
 from flow_app.core import events as ev
@@ -73,6 +73,13 @@ class Tags:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+class Started(NamedTuple):
+    """A run that is there; ``is_new`` when this very call wrote it."""
+
+    run_id: str
+    is_new: bool
+
+
 def start(
     services: Services,
     workflow: Workflow,
@@ -83,8 +90,8 @@ def start(
     build: str | None = None,
     tags: Tags = Tags(),
     meta: Meta | None = None,
-) -> str:
-    """Write the run in the caller's transaction and dispatch it; see :meth:`FlowEngine.start`."""
+) -> Started:
+    """Write the run in the caller's transaction and dispatch it; see :meth:`FlowEngine.ensure_started`."""
     statement = _statement(services, workflow, input, run_id=run_id, version=version, build=build)
     _check_tags(tags)
     try:
@@ -98,13 +105,13 @@ def start(
     if _is_driven_here(services, new_run):
         try:
             if services.drives_in_call(partial(drive_from_birth, services, new_run, first, meta=meta)):
-                return statement.run_id
+                return Started(statement.run_id, is_new=True)
         except RunIdTakenError:
             return _start_again(services, statement)
     if _create(services, new_run, first, meta) is None:
         return _start_again(services, statement)
     services.dispatch_drive(statement.run_id, statement.spec.runtime_build_id)
-    return statement.run_id
+    return Started(statement.run_id, is_new=True)
 
 
 def _statement(
@@ -200,7 +207,7 @@ def _exists(services: Services, run_id: str) -> bool:
     return True
 
 
-def _start_again(services: Services, statement: Statement) -> str:
+def _start_again(services: Services, statement: Statement) -> Started:
     """The run is there: it is this one, or a conflict. One that is open is driven on.
 
     Its first event never changes, so nothing is locked: on MariaDB a refused insert leaves a shared lock, and two
@@ -223,4 +230,4 @@ def _start_again(services: Services, statement: Statement) -> str:
     if not row.status.is_terminal:
         services.admit(run_id, row.build, or_routed=True)
         services.dispatch_drive(run_id, row.build)
-    return run_id
+    return Started(run_id, is_new=False)

@@ -58,7 +58,10 @@ class Hook(models.Model):
             models.UniqueConstraint(fields=["run", "hook_key"], name="flow_hook_key_uniq"),
             models.UniqueConstraint(fields=["active_token_digest"], name="flow_hook_token_uniq"),
         ]
-        indexes = [models.Index(fields=["status", "id"], name="flow_hook_status_idx")]
+        indexes = [
+            models.Index(fields=["status", "id"], name="flow_hook_status_idx"),
+            models.Index(fields=["token_digest", "id"], name="flow_hook_digest_idx"),  # closed ones, too
+        ]
 
     def __str__(self) -> str:
         return self.hook_id

@@ -30,6 +30,7 @@ CODES = {
     "HookTokenConflictError": "hook_token_conflict",
     "HookTokenKeyMissingError": "hook_token_key_missing",
     "HookConflictError": "hook_conflict",
+    "HookPayloadError": "hook_payload",
     "ProgressConflictError": "progress_conflict",
     "ChildOperationConflictError": "child_operation_conflict",
     "InvalidWorkflowError": "invalid_workflow",
@@ -93,6 +94,11 @@ EXAMPLES = [
         "hook 'h' of run 'r'",
     ),
     (errors.HookTokenKeyMissingError("r", "h"), {"run_id": "r", "hook_id": "h"}, "SECRET_KEY_FALLBACKS"),
+    (
+        errors.HookPayloadError("h", [("/amount", "is no number")]),
+        {"hook_id": "h", "problems": (("/amount", "is no number"),)},
+        "/amount: is no number",
+    ),
     (
         errors.HookConflictError("r", "h", "no"),
         {"run_id": "r", "hook_id": "h", "reason": "no"},
