@@ -1,0 +1,53 @@
+"""Why the engine refused, said so that the loser of a race knows which decision stands."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext as _
+
+from flow_app.admin.acts.act import Target, run_of
+from flow_app.admin.acts.hook_facts import standing
+from flow_app.core.payload import clean_text
+from flow_app.errors import (
+    FlowError,
+    HookConflictError,
+    RunConflictError,
+    RunNotFoundError,
+    RunTerminalError,
+    RuntimeBuildUnavailableError,
+)
+from flow_app.models import Hook
+from flow_app.presenting import status_badge
+
+
+def explain(error: FlowError, target: Target) -> str:
+    """One or two sentences for the person who tried. Plain text: whoever shows it escapes it."""
+    match error:
+        case HookConflictError() if isinstance(target, Hook):
+            target.refresh_from_db()
+            return _("Nothing was changed, for it is decided already. %(standing)s") % {"standing": standing(target)}
+        case RunTerminalError():
+            run = run_of(target)
+            run.refresh_from_db(fields=["status"])
+            if isinstance(target, Hook):
+                target.refresh_from_db()
+            return _("Nothing was changed: the run has ended (%(status)s).") % {"status": status_badge(run.status).word}
+        case RunConflictError():
+            return _("Nothing was changed: %(reason)s.") % {"reason": clean_text(error.reason, limit=1000)}
+        case RuntimeBuildUnavailableError():
+            required = error.required or _("no build")
+            return _("Nothing was changed: no worker for its build (%(build)s) can be reached from here.") % {
+                "build": required
+            }
+        case RunNotFoundError():
+            return _("Nothing was changed: the run is gone.")
+        case _:
+            return _("Nothing was changed: %(reason)s") % {"reason": clean_text(str(error), limit=1000)}
+
+
+def explain_start(error: FlowError) -> str:
+    """The same for a run that was not started."""
+    if isinstance(error, RunConflictError):
+        return _("A run of this id exists, and is another one: %(reason)s.") % {
+            "reason": clean_text(error.reason, limit=1000)
+        }
+    return clean_text(str(error), limit=1000)
