@@ -5,9 +5,11 @@ A project with another base class unregisters and registers again: ``class MyRun
 
 from django.contrib import admin
 
+from flow_app.admin.inbox import HookAdmin
 from flow_app.admin.runs import RunAdmin
-from flow_app.models import Run
+from flow_app.models import Hook, Run
 
-__all__ = ["RunAdmin"]
+__all__ = ["HookAdmin", "RunAdmin"]
 
 admin.site.register(Run, RunAdmin)
+admin.site.register(Hook, HookAdmin)
