@@ -2,7 +2,7 @@
 
 from flow_app.presenting.badges import OVERDUE_AFTER, Badge, badges, is_overdue, status_badge
 from flow_app.presenting.moments import lasting, when
-from flow_app.presenting.payloads import Excerpt, excerpt, mask_token, redact
+from flow_app.presenting.payloads import Excerpt, excerpt, excerpt_of, mask_token, redact
 from flow_app.presenting.sentences import headline, why
 from flow_app.presenting.waiting import Waiting, glance, look
 
@@ -13,6 +13,7 @@ __all__ = [
     "Waiting",
     "badges",
     "excerpt",
+    "excerpt_of",
     "glance",
     "headline",
     "is_overdue",

@@ -32,6 +32,9 @@ class Excerpt:
     is_cut: bool
 
 
+_UNREADABLE = Excerpt("(not readable)", 0, is_cut=True)
+
+
 def redact(value: Any) -> Any:
     """Plain JSON without the values of keys that are named like secrets (``password``, ``api_key``, ``x_token``).
 
@@ -44,12 +47,20 @@ def redact(value: Any) -> Any:
     return value
 
 
-def excerpt(text: str, *, redact: Redact = redact, limit: int = EXCERPT) -> Excerpt:
+def excerpt(stored: str, *, redact: Redact = redact, limit: int = EXCERPT) -> Excerpt:
     """Stored canonical text, as a page shows it."""
     try:
-        shown = json.dumps(redact(Payload(json.loads(text)).plain), indent=2, ensure_ascii=False)
+        return excerpt_of(json.loads(stored), redact=redact, limit=limit)
+    except (ValueError, RecursionError):
+        return _UNREADABLE
+
+
+def excerpt_of(tree: Any, *, redact: Redact = redact, limit: int = EXCERPT) -> Excerpt:
+    """A tree that was decoded from stored text, or a part of one."""
+    try:
+        shown = json.dumps(redact(Payload(tree).plain), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError, PayloadError):
-        return Excerpt("(not readable)", len(text), is_cut=True)
+        return _UNREADABLE
     return cut(shown, limit=limit)
 
 

@@ -1,0 +1,221 @@
+"""The timeline as a picture: where each span goes. Geometry only; the template draws it, the style sheet colours it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, pgettext_lazy
+
+from flow_app.presenting import lasting, when
+from flow_app.presenting.marks import Mark
+from flow_app.presenting.timeline import Lane, Span, SpanState, Timeline
+
+#: Lanes on one page, and spans in one lane: what is earlier is told in one sentence.
+LANES = 40
+SPANS = 25
+
+WIDTH, LEFT, RIGHT = 1000, 230, 150
+TOP, ROW, BAR = 34, 26, 14
+_LEAST = 3.0
+_NAME = 30
+_TICKS = 5
+
+_WORDS: dict[SpanState, tuple[str, str | Promise]] = {
+    SpanState.QUEUED: ("○", pgettext_lazy("span", "queued")),
+    SpanState.RUNNING: ("▶", pgettext_lazy("span", "running")),
+    SpanState.BACKOFF: ("↻", pgettext_lazy("span", "waiting to be tried again")),
+    SpanState.WAITING: ("◔", pgettext_lazy("span", "waiting")),
+    SpanState.DONE: ("✓", pgettext_lazy("span", "done")),
+    SpanState.FAILED: ("✗", pgettext_lazy("span", "failed")),
+    SpanState.EXPIRED: ("✗", pgettext_lazy("span", "expired")),
+    SpanState.WITHDRAWN: ("■", pgettext_lazy("span", "withdrawn")),
+    SpanState.CANCELLED: ("■", pgettext_lazy("span", "cancelled")),
+}
+
+_MILESTONES: dict[str, tuple[str, str, str | Promise]] = {
+    "run_started": ("busy", "▶", gettext_lazy("run started")),
+    "run_cancellation_requested": ("warn", "◌", gettext_lazy("cancellation requested")),
+    "run_completed": ("good", "✓", gettext_lazy("run completed")),
+    "run_cancelled": ("gone", "■", gettext_lazy("run cancelled")),
+    "run_failed": ("bad", "✗", gettext_lazy("run failed")),
+    "run_timed_out": ("bad", "✗", gettext_lazy("run timed out")),
+    "run_retry_exhausted": ("bad", "✗", gettext_lazy("run failed: a step has no attempt left")),
+    "run_host_shutdown": ("bad", "✗", gettext_lazy("run ended: its host shut down")),
+}
+
+_KINDS = {"step": "▢", "wait": "◷", "hook": "⚓"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    state: str
+    x: str
+    y: str
+    width: str
+    height: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    kind: str
+    sign: str
+    name: str
+    title: str
+    y: int
+    text_y: int
+    bars: list[Bar]
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A vertical line: a tick of the axis, or a milestone."""
+
+    x: str
+    text: str
+    anchor: str = "middle"
+    tone: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """``page`` counts from 1; ``total`` is the number of lanes there are."""
+
+    width: int
+    height: int
+    bottom: int
+    rows: list[Row]
+    ticks: list[Line]
+    milestones: list[Line]
+    page: int
+    pages: int
+    total: int
+
+    left = LEFT
+    right = WIDTH - RIGHT
+    note_x = WIDTH - RIGHT + 10
+    top = TOP
+
+
+def draw(found: Timeline, *, now: datetime, page: int | None = None) -> Picture | None:
+    """The lanes of one page, the last one if none is named; None when there is nothing to draw."""
+    if not found.lanes:
+        return None
+    pages = -(-len(found.lanes) // LANES)
+    page = pages if page is None else min(max(page, 1), pages)
+    lanes = found.lanes[(page - 1) * LANES : page * LANES]
+    scale = _Scale(lanes, now=now)
+    height = TOP + ROW * len(lanes) + 8
+    return Picture(
+        width=WIDTH,
+        height=height,
+        bottom=height - 6,
+        rows=[_row(lane, index, scale) for index, lane in enumerate(lanes)],
+        ticks=scale.ticks(),
+        milestones=[_milestone(mark, scale) for mark in found.milestones if scale.shows(mark.at)],
+        page=page,
+        pages=pages,
+        total=len(found.lanes),
+    )
+
+
+class _Scale:
+    """From instants to pixels: the time that the lanes of a page take is the width."""
+
+    def __init__(self, lanes: Sequence[Lane], *, now: datetime) -> None:
+        spans = [span for lane in lanes for span in lane.spans[-SPANS:]]
+        self.now = now
+        self.start = min(span.start for span in spans)
+        end = max(span.end or now for span in spans)
+        self.length = max(end - self.start, timedelta(milliseconds=1))
+
+    def x(self, at: datetime) -> float:
+        share = (at - self.start) / self.length
+        return LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT)
+
+    def shows(self, at: datetime) -> bool:
+        return self.start <= at <= self.start + self.length
+
+    def ticks(self) -> list[Line]:
+        anchors = ["start", *["middle"] * (_TICKS - 2), "end"]
+        lines = [Line(_px(LEFT), when(self.start, now=self.now), "start")]
+        for index in range(1, _TICKS):
+            at = self.length * (index / (_TICKS - 1))
+            lines.append(Line(_px(self.x(self.start + at)), f"+{lasting(at)}", anchors[index]))
+        return lines
+
+
+def _row(lane: Lane, index: int, scale: _Scale) -> Row:
+    y = TOP + ROW * index
+    shown = lane.spans[-SPANS:]
+    bars = [
+        _bar(lane, span, y, scale)
+        for span in shown
+        if span.end is None or span.end > span.start or not span.state.is_pause
+    ]
+    name = lane.name if len(lane.name) <= _NAME else f"{lane.name[: _NAME - 1]}…"
+    title = lane.name if lane.detail in ("", lane.name) else f"{lane.name} ({lane.detail})"
+    return Row(lane.kind, _KINDS[lane.kind], name, title, y, y + ROW // 2 + 4, bars, _note(lane, scale))
+
+
+def _note(lane: Lane, scale: _Scale) -> str:
+    """What stands at the right of a lane: how its last span came out, how long it took, in how many attempts."""
+    sign, _word = _WORDS[lane.last.state]
+    parts = [f"{sign} {lasting((lane.last.end or scale.now) - lane.last.start)}"]
+    if lane.attempts > 1:
+        parts.append(f"×{lane.attempts}")
+    return " ".join(parts)
+
+
+def _bar(lane: Lane, span: Span, y: int, scale: _Scale) -> Bar:
+    end = scale.now if span.end is None else span.end
+    x, width = scale.x(span.start), scale.x(end) - scale.x(span.start)
+    width = max(width, _LEAST)
+    x = min(x, WIDTH - RIGHT - width)
+    height = BAR // 2 if span.state.is_pause else BAR
+    return Bar(
+        state=span.state.value,
+        x=_px(x),
+        y=_px(y + (ROW - height) / 2),
+        width=_px(width),
+        height=str(height),
+        title=_title(lane, span, end, scale),
+    )
+
+
+def _title(lane: Lane, span: Span, end: datetime, scale: _Scale) -> str:
+    """What hovering tells of a span, line by line."""
+    lines = [f"{lane.name}: {_WORDS[span.state][1]}"]
+    if span.attempt:
+        lines.append(_("attempt %(attempt)d") % {"attempt": span.attempt})
+    began = when(span.start, now=scale.now)
+    if span.end is None:
+        lines.append(_("since %(start)s, for %(length)s") % {"start": began, "length": lasting(end - span.start)})
+    else:
+        lines.append(_("from %(start)s, for %(length)s") % {"start": began, "length": lasting(end - span.start)})
+    if span.until is not None:
+        lines.append(_("until %(until)s") % {"until": when(span.until, now=scale.now)})
+    if span.actor:
+        lines.append(_("by %(actor)s") % {"actor": span.actor})
+    return "\n".join([*lines, span.note] if span.note else lines)
+
+
+def _milestone(mark: Mark, scale: _Scale) -> Line:
+    tone, sign, word = _MILESTONES.get(mark.type, ("idle", "•", mark.type))
+    lines = [str(word), when(mark.at, now=scale.now)]
+    if mark.actor:
+        lines.append(_("by %(actor)s") % {"actor": mark.actor})
+    if mark.note:
+        lines.append(mark.note)
+    return Line(_px(scale.x(mark.at)), sign, tone=tone, title="\n".join(lines))
+
+
+def _px(value: float) -> str:
+    """A number as SVG reads it, in every language."""
+    return f"{value:.1f}".removesuffix(".0")
