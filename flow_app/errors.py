@@ -273,7 +273,7 @@ class HookConflictError(FlowError):
 
 
 class HookPayloadError(FlowError):
-    """An answer does not look as its hook declares; ``problems`` are pairs of a JSON pointer and what is wrong there."""
+    """An answer is not as its hook declares; ``problems`` are pairs of a JSON pointer and what is wrong there."""
 
     code = "hook_payload"
 

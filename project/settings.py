@@ -23,6 +23,9 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "rest_framework",
+    "django_filters",
+    "drf_spectacular",
     "flow_app",
     "project.invoices",
 ]
@@ -56,6 +59,24 @@ TEMPLATES = [
 # No ATOMIC_REQUESTS: steps run outside transactions, and on SQLite every open transaction holds the one write lock.
 DATABASES = {"default": database(os.environ.get("DATABASE_URL") or f"sqlite:///{BASE_DIR / 'db.sqlite3'}")}
 DEFAULT_AUTO_FIELD = os.environ.get("DEFAULT_AUTO_FIELD", "django.db.models.BigAutoField")
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework.authentication.SessionAuthentication",
+        "rest_framework.authentication.BasicAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_THROTTLE_RATES": {"flow_token": "60/min"},
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "flow_app example",
+    "VERSION": "1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SERVE_INCLUDE_SCHEMA": False,
+    # Who answers a hook sends its token instead of a password.
+    "APPEND_COMPONENTS": {"securitySchemes": {"flowToken": {"type": "http", "scheme": "bearer"}}},
+}
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

@@ -1,0 +1,1 @@
+"""The REST API: ``path("flow/", include("flow_app.api.urls"))``. It needs ``pip install 'flow-app[api]'``."""

@@ -1,0 +1,115 @@
+"""Filters over columns that have an index. What is not a filter is refused, not ignored."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import django_filters
+from django import forms
+from django.apps import apps
+from django.db.models import QuerySet
+from django_filters import rest_framework as filters
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.settings import api_settings
+
+from flow_app import get_engine
+from flow_app.api.paging import PARAMETERS
+from flow_app.core.snapshot import RunStatus
+from flow_app.models import Hook, Run
+from flow_app.presenting import OVERDUE_AFTER
+
+_TEXT = {"max_length": 200}
+
+
+class _InstantField(django_filters.fields.IsoDateTimeField):
+    def clean(self, value: Any) -> datetime | None:
+        cleaned: datetime | None = super().clean(value)
+        try:
+            return cleaned if cleaned is None else cleaned.astimezone(UTC)
+        except (OverflowError, ValueError):
+            raise forms.ValidationError("Enter a time that a calendar has.", code="invalid") from None
+
+
+class InstantFilter(filters.IsoDateTimeFilter):
+    field_class = _InstantField
+
+
+class RunFilters(filters.FilterSet):
+    """Which runs."""
+
+    status = filters.MultipleChoiceFilter(choices=[(status.value, status.value) for status in RunStatus])
+    workflow = filters.CharFilter(**_TEXT)
+    version = filters.CharFilter(**_TEXT)
+    build = filters.CharFilter(**_TEXT)
+    subject = filters.CharFilter(**_TEXT, help_text="The business object, exactly.")
+    label = filters.CharFilter(method="with_labels", help_text="`name:value`; several must all fit.")
+    run_id = filters.CharFilter(lookup_expr="startswith", max_length=128, help_text="How its id begins.")
+    blocked = filters.BooleanFilter(method="only_blocked", help_text="Does an error stop it?")
+    overdue = filters.BooleanFilter(method="only_overdue", help_text="Was it due, and nobody came?")
+    created_after = InstantFilter(field_name="created_at", lookup_expr="gte")
+    created_before = InstantFilter(field_name="created_at", lookup_expr="lt")
+    finished_after = InstantFilter(field_name="finished_at", lookup_expr="gte")
+    finished_before = InstantFilter(field_name="finished_at", lookup_expr="lt")
+
+    class Meta:
+        model = Run
+        fields: list[str] = []
+
+    def with_labels(self, runs: Any, name: str, value: str) -> Any:
+        for pair in self.data.getlist(name):
+            runs = runs.labelled(*_label(pair))
+        return runs
+
+    def only_blocked(self, runs: Any, name: str, value: bool) -> Any:
+        return runs.blocked() if value else runs.exclude(pk__in=runs.blocked())
+
+    def only_overdue(self, runs: Any, name: str, value: bool) -> Any:
+        overdue = runs.open().due(get_engine().store.clock.now() - OVERDUE_AFTER)
+        return overdue if value else runs.exclude(pk__in=overdue)
+
+
+class HookFilters(filters.FilterSet):
+    """Which hooks, by their runs."""
+
+    workflow = filters.CharFilter(field_name="run__workflow", **_TEXT)
+    subject = filters.CharFilter(field_name="run__subject", **_TEXT, help_text="The run's business object, exactly.")
+    label = filters.CharFilter(method="with_labels", help_text="`name:value` of the run; several must all fit.")
+
+    class Meta:
+        model = Hook
+        fields: list[str] = []
+
+    def with_labels(self, hooks: Any, name: str, value: str) -> Any:
+        for pair in self.data.getlist(name):
+            hooks = hooks.filter(run__in=Run.objects.using(hooks.db).labelled(*_label(pair)))
+        return hooks
+
+
+def _label(pair: str) -> tuple[str, str]:
+    name, colon, value = pair.partition(":")
+    if not colon:
+        raise ValidationError({"label": ["Write name:value."]}, code="invalid")
+    return name, value
+
+
+class FlowFilterBackend(filters.DjangoFilterBackend):
+    """django-filter's, but strict."""
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+        filterset = self.get_filterset_class(view, queryset)
+        known = {*PARAMETERS, api_settings.URL_FORMAT_OVERRIDE, *view.other_parameters}
+        if filterset is not None:
+            known |= set(filterset.base_filters)
+        if strangers := {name: ["There is no such filter."] for name in request.query_params if name not in known}:
+            raise ValidationError(strangers, code="unknown")
+        filtered: QuerySet[Any] = super().filter_queryset(request, queryset, view)
+        return filtered
+
+    def to_html(self, request: Request, queryset: QuerySet[Any], view: Any) -> str | None:
+        """The form of the browsable pages, where the project has installed the app that has its template."""
+        if not apps.is_installed("django_filters"):
+            return ""
+        html: str | None = super().to_html(request, queryset, view)
+        return html

@@ -1,0 +1,40 @@
+"""Bodies: JSON no larger than a payload may be, and the forms of the browsable pages."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Mapping
+from typing import IO, Any
+
+from rest_framework.exceptions import ParseError
+from rest_framework.parsers import JSONParser
+
+from flow_app import conf
+from flow_app.api.problems import TooLarge
+
+
+class LimitedJSONParser(JSONParser):
+    """JSON of at most twice FLOW_APP["MAX_PAYLOAD"] bytes: white space and escapes may double what is stored."""
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        limit = 2 * conf.options().max_payload
+        body = stream.read(limit + 1)
+        if len(body) > limit:
+            raise TooLarge
+        context = {**(parser_context or {}), "encoding": _encoding(parser_context)}
+        try:
+            return super().parse(io.BytesIO(body), media_type, context)
+        except RecursionError:
+            raise ParseError("JSON parse error - it is nested too deeply") from None
+
+
+def _encoding(context: Mapping[str, Any] | None) -> str:
+    """The charset that the request names, if Python knows it as one of text. JSON is UTF-8 otherwise."""
+    named = str((context or {}).get("encoding") or "utf-8")
+    try:
+        return named if codecs.lookup(named)._is_text_encoding else "utf-8"
+    except (LookupError, ValueError):
+        return "utf-8"

@@ -1,0 +1,136 @@
+"""The public door: whoever has a hook's token may answer it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponseBase
+from rest_framework.exceptions import ParseError
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from flow_app import conf, get_engine
+from flow_app.answering import hook_behind
+from flow_app.api import deciding
+from flow_app.api.fields import AnyJson
+from flow_app.api.parsing import LimitedJSONParser
+from flow_app.api.problems import ProblemMixin, Refused
+from flow_app.api.schema import ANY_JSON, answer, described, problems
+from flow_app.api.serializers import FlowHook
+from flow_app.api.throttling import TokenThrottle, address_of
+from flow_app.core.actor import Actor
+from flow_app.models import Hook
+
+ACTOR = "token"
+_REFUSALS = problems(400, 404, 409, 410, 413, 415, 503)
+_LOOK = {200: FlowHook, **problems(404)}
+_ANSWERED = {200: answer(FlowHook, "Answered so, now or before."), **_REFUSALS}
+_WITHDRAWN = {200: answer(FlowHook, "Withdrawn, now or before."), **_REFUSALS}
+_FIRST_WINS = (
+    "The body is the answer itself, any JSON. The first answer wins: the same again is 200, another is 409 with the "
+    "answer that stands, and 410 says that the hook was closed without one."
+)
+
+
+class CallbackView(ProblemMixin, GenericAPIView[Any]):
+    """One hook, by its token. Looking decides nothing; send an answer, or delete the hook to withdraw it."""
+
+    queryset = Hook.objects.all()
+    serializer_class = FlowHook
+    pagination_class = None
+    filter_backends = ()
+    parser_classes = (LimitedJSONParser,)
+    # The token is the whole authority. No cookie is looked at, so no other site can borrow one; and a bearer token
+    # is not taken for one of the project's own.
+    authentication_classes = ()
+    permission_classes = ()
+
+    def get_throttles(self) -> list[Any]:
+        return [TokenThrottle(), *super().get_throttles()]
+
+    @described("callbacks_retrieve", "What a token opens", auth=[], responses=_LOOK)
+    def get(self, request: Request, **kwargs: Any) -> Response:
+        return self.show(self.find_hook())
+
+    def options(self, request: Any, *args: Any, **kwargs: Any) -> Response:
+        return self.show(self.find_hook())
+
+    @described(
+        "callbacks_resume",
+        "Answer by token",
+        description=_FIRST_WINS,
+        auth=[],
+        request={"application/json": ANY_JSON},
+        responses=_ANSWERED,
+    )
+    def post(self, request: Request, **kwargs: Any) -> Response:
+        hook = self.find_hook()
+        deciding.resume(get_engine(), hook, self._answer(), actor=self._actor)
+        return self.show(hook, is_old=True)
+
+    @described("callbacks_dispose", "Withdraw by token", auth=[], responses=_WITHDRAWN)
+    def delete(self, request: Request, **kwargs: Any) -> Response:
+        hook = self.find_hook()
+        deciding.dispose(get_engine(), hook, actor=self._actor)
+        return self.show(hook, is_old=True)
+
+    def token(self) -> str:
+        token: str = self.kwargs["token"]
+        return token
+
+    def find_hook(self) -> Hook:
+        hook = hook_behind(self.token(), using=conf.options().database)
+        if hook is None:
+            raise Refused(404, "hook_token_not_found", "No hook has this token (not shown), nor ever had.")
+        return hook
+
+    @property
+    def _actor(self) -> Actor:
+        return Actor(ACTOR, address=address_of(self.request))
+
+    def _answer(self) -> Any:
+        """The body. Raises ParseError for none: `null` is an answer, nothing is not."""
+        if self.request.META.get("CONTENT_LENGTH") in (None, "", "0"):
+            raise ParseError("Send the answer as JSON; `null` is one, an empty body is not.")
+        return AnyJson().to_internal_value(self.request.data)
+
+    def show(self, hook: Hook, *, is_old: bool = False) -> Response:
+        if is_old:
+            hook.refresh_from_db()
+        return Response(dict(FlowHook(hook, context={"now": get_engine().store.clock.now()}).data))
+
+    def finalize_response(self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any) -> Any:
+        """The address is a secret: no cache keeps it, and no link leads it on."""
+        response["Cache-Control"] = "no-store"
+        response["Referrer-Policy"] = "no-referrer"
+        return super().finalize_response(request, response, *args, **kwargs)
+
+
+class BearerCallbackView(CallbackView):
+    """One hook, by the token in ``Authorization: Bearer``: it stays out of addresses and their logs."""
+
+    @described("callbacks_bearer_retrieve", "What a bearer token opens", auth=[{"flowToken": []}], responses=_LOOK)
+    def get(self, request: Request, **kwargs: Any) -> Response:
+        return super().get(request, **kwargs)
+
+    @described(
+        "callbacks_bearer_resume",
+        "Answer by bearer token",
+        description=_FIRST_WINS,
+        auth=[{"flowToken": []}],
+        request={"application/json": ANY_JSON},
+        responses=_ANSWERED,
+    )
+    def post(self, request: Request, **kwargs: Any) -> Response:
+        return super().post(request, **kwargs)
+
+    @described("callbacks_bearer_dispose", "Withdraw by bearer token", auth=[{"flowToken": []}], responses=_WITHDRAWN)
+    def delete(self, request: Request, **kwargs: Any) -> Response:
+        return super().delete(request, **kwargs)
+
+    def token(self) -> str:
+        kind, _, token = str(self.request.META.get("HTTP_AUTHORIZATION") or "").partition(" ")
+        if kind.lower() != "bearer" or not token.strip():
+            raise Refused(401, "not_authenticated", "Send the hook's token as Authorization: Bearer.")
+        return token.strip().encode("latin-1", "replace").decode("utf-8", "replace")
