@@ -62,12 +62,12 @@ def tries(ctx: Any) -> Any:
     return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", "shaky")
 
 
-def run_of(name: str, input: Any = None, **stated: Any) -> Run:
+def run_of(name: str, given: Any = None, **stated: Any) -> Run:
     """A run of one of these workflows, as its row stands once it waits."""
     if name == "sleeps":
-        input = timezone.now() + HOUR
+        given = timezone.now() + HOUR
     try:
-        run_id = get_engine().start(name, input, **stated)
+        run_id = get_engine().start(name, given, **stated)
     except RuntimeFailureError:
         run_id = stated["run_id"]
     return Run.objects.with_id(run_id).get()

@@ -46,7 +46,8 @@ def test_rejecting_is_an_answer_too(operator):
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"), [("null", None), ("", None), ("{}", {}), ("0", 0), ('""', ""), ("false", False), ("[1.10]", [1.1])]
+    ("text", "answer"),
+    [("null", None), ("", None), ("{}", {}), ("0", 0), ('""', ""), ("false", False), ("[1.10]", [1.1])],
 )
 def test_any_json_is_an_answer(operator, text, answer):
     run = run_of("asks", run_id="r1")
@@ -55,7 +56,9 @@ def test_any_json_is_an_answer(operator, text, answer):
     assert logged()[0][3] == "Answer: approval"
 
 
-@pytest.mark.parametrize("text", ["{", "NaN", '{"a": Infinity}', "1e999", "[" * 5000, "9" * 5000, "[" * 100 + "]" * 100])
+@pytest.mark.parametrize(
+    "text", ["{", "NaN", '{"a": Infinity}', "1e999", "[" * 5000, "9" * 5000, "[" * 100 + "]" * 100]
+)
 def test_what_cannot_be_stored_is_said_in_the_form_and_the_hook_stays_open(operator, text):
     run = run_of("asks", run_id="r1")
     response = operator.post(pages.act(hook_of(run), "answer"), {"payload": text})

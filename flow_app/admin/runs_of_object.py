@@ -1,0 +1,85 @@
+"""The runs about an object, on the admin page of the project's own model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.contrib.admin.utils import flatten_fieldsets
+from django.db.models import Model
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from flow_app import conf
+from flow_app.models import Run
+from flow_app.presenting import badges, glance, headline
+
+if TYPE_CHECKING:
+    Base = admin.ModelAdmin[Any]
+else:
+    Base = object
+
+_RUNS = "flow_runs"
+#: Runs that the page shows; the list of runs has the others.
+MOST = 10
+
+
+class FlowRunsMixin(Base):
+    """Adds what runs do about an object to its page, for those who may see runs::
+
+        @admin.register(Invoice)
+        class InvoiceAdmin(FlowRunsMixin, admin.ModelAdmin):
+            def flow_subject(self, obj):
+                return f"invoice:{obj.number}"
+
+    A project that lists its ``fieldsets`` may place ``flow_runs`` itself; else it comes last.
+    """
+
+    def flow_subject(self, obj: Any) -> str:
+        """The subject of the object's runs: ``order:7`` for the order with the primary key 7, unless overridden."""
+        return f"{obj._meta.model_name}:{obj.pk}"
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
+        fields = super().get_readonly_fields(request, obj)
+        return [*fields, _RUNS] if self._shows_runs(request, obj) and _RUNS not in fields else fields
+
+    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
+        """Where the project placed it, else last; nowhere, for who may not see runs."""
+        sets = super().get_fieldsets(request, obj)
+        placed = _RUNS in flatten_fieldsets(sets)
+        if self._shows_runs(request, obj):
+            return sets if placed else [*sets, (_("Workflows"), {"fields": (_RUNS,)})]
+        return [_without_runs(*fieldset) for fieldset in sets] if placed else sets
+
+    @admin.display(description=_("runs"))
+    def flow_runs(self, obj: Any) -> SafeString:
+        subject, site = self.flow_subject(obj), self.admin_site.name
+        found = Run.objects.using(conf.options().database).about(subject).order_by("-pk")
+        runs = list(found.defer("labels")[: MOST + 1])
+        waiting, now = glance(runs[:MOST]), timezone.now()
+        lines = [
+            {
+                "run": run,
+                "url": reverse("admin:flow_app_run_change", args=[run.pk], current_app=site),
+                "badges": badges(run, now=now),
+                "headline": headline(run, waiting.get(run.pk), now=now),
+            }
+            for run in runs[:MOST]
+        ]
+        query = urlencode({"subject": subject})
+        all_url = f"{reverse('admin:flow_app_run_changelist', current_app=site)}?{query}"
+        context = {"lines": lines, "all_url": all_url if len(runs) > MOST else ""}
+        return render_to_string("admin/flow_app/runs_of_object.html", context)
+
+    def _shows_runs(self, request: HttpRequest, obj: Model | None) -> bool:
+        """For an object that exists, a user who may see runs, and a site that has them."""
+        return obj is not None and self.admin_site.is_registered(Run) and request.user.has_perm("flow_app.view_run")
+
+
+def _without_runs(name: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    return name, {**options, "fields": [field for field in options["fields"] if field != _RUNS]}
