@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy
 from flow_app.models import Run
 from flow_app.presenting import Badge, badges, headline, lasting, when
 
-COLUMNS = ("run_id", "standing", "code", "progress", "waits_for", "next_look", "attempts", "age")
+COLUMNS = ("run_id", "standing", "code", "progress", "waits_for", "next_look", "age")
 
 
 def badge_html(badge: Badge) -> SafeString:
@@ -65,19 +65,20 @@ class RunColumns:
     def waits_for(self, run: Any) -> str:
         return headline(run, run.seen_waiting, now=run.seen_at)
 
-    @admin.display(description=gettext_lazy("next look"), empty_value="")
-    def next_look(self, run: Any) -> SafeString | None:
-        return None if run.wake_at is None else moment_html(run.wake_at, now=run.seen_at)
+    @admin.display(description=gettext_lazy("next look, attempts"))
+    def next_look(self, run: Any) -> SafeString:
+        at = "" if run.wake_at is None else moment_html(run.wake_at, now=run.seen_at)
+        tried = self.attempts(run)
+        return format_html('{}<br><span class="flow-quiet">{}</span>', at, tried) if tried else format_html("{}", at)
 
-    @admin.display(description=gettext_lazy("attempts"), empty_value="")
-    def attempts(self, run: Run) -> str | None:
+    def attempts(self, run: Run) -> str:
         """How often it was tried without getting on."""
         counts = (
             (run.blocked_count, _("blocked %(count)d×")),
             (run.lost_leases, _("worker lost %(count)d×")),
             (run.dispatches if run.dispatches > 1 else 0, _("sent %(count)d×")),
         )
-        return ", ".join(text % {"count": count} for count, text in counts if count) or None
+        return ", ".join(text % {"count": count} for count, text in counts if count)
 
     @admin.display(description=gettext_lazy("started"))
     def age(self, run: Any) -> SafeString:

@@ -20,7 +20,7 @@ SPANS = 25
 
 WIDTH, LEFT, RIGHT = 1000, 230, 150
 TOP, ROW, BAR = 34, 26, 14
-_LEAST = 3.0
+_LEAST = 4.0
 _NAME = 30
 _TICKS = 5
 
@@ -110,7 +110,7 @@ def draw(found: Timeline, *, now: datetime, page: int | None = None) -> Picture 
     pages = -(-len(found.lanes) // LANES)
     page = pages if page is None else min(max(page, 1), pages)
     lanes = found.lanes[(page - 1) * LANES : page * LANES]
-    scale = _Scale(lanes, now=now)
+    scale = _Scale(lanes, now=now, last=found.milestones[-1:] if page == pages else [])
     height = TOP + ROW * len(lanes) + 8
     return Picture(
         width=WIDTH,
@@ -128,11 +128,11 @@ def draw(found: Timeline, *, now: datetime, page: int | None = None) -> Picture 
 class _Scale:
     """From instants to pixels: the time that the lanes of a page take is the width."""
 
-    def __init__(self, lanes: Sequence[Lane], *, now: datetime) -> None:
+    def __init__(self, lanes: Sequence[Lane], *, now: datetime, last: Sequence[Mark]) -> None:
         spans = [span for lane in lanes for span in lane.spans[-SPANS:]]
         self.now = now
         self.start = min(span.start for span in spans)
-        end = max(span.end or now for span in spans)
+        end = max([*(span.end or now for span in spans), *(mark.at for mark in last)])
         self.length = max(end - self.start, timedelta(milliseconds=1))
 
     def x(self, at: datetime) -> float:
@@ -153,12 +153,9 @@ class _Scale:
 
 def _row(lane: Lane, index: int, scale: _Scale) -> Row:
     y = TOP + ROW * index
-    shown = lane.spans[-SPANS:]
-    bars = [
-        _bar(lane, span, y, scale)
-        for span in shown
-        if span.end is None or span.end > span.start or not span.state.is_pause
-    ]
+    shown = [span for span in lane.spans[-SPANS:] if not (span.state.is_pause and span.end == span.start)]
+    shown.sort(key=lambda span: not span.state.is_pause)  # what is short must not vanish behind a pause
+    bars = [_bar(lane, span, y, scale) for span in shown]
     name = lane.name if len(lane.name) <= _NAME else f"{lane.name[: _NAME - 1]}…"
     title = lane.name if lane.detail in ("", lane.name) else f"{lane.name} ({lane.detail})"
     return Row(lane.kind, _KINDS[lane.kind], name, title, y, y + ROW // 2 + 4, bars, _note(lane, scale))

@@ -86,6 +86,8 @@ class RunPage:
     children: list[ChildLine]
     parents: list[ChildLine]
     version: str
+    lanes_query: str
+    history_query: str
 
 
 def read_page(run: Run, *, asked: QueryDict, shows_payloads: bool, redact: Redact) -> RunPage:
@@ -115,6 +117,8 @@ def read_page(run: Run, *, asked: QueryDict, shows_payloads: bool, redact: Redac
         children=_children(run),
         parents=_parents(run),
         version=version(run, now=now),
+        lanes_query=_kept(asked, LANES),
+        history_query=_kept(asked, UPTO),
     )
 
 
@@ -134,6 +138,12 @@ def _events(run: Run) -> Any:
 def _number(text: str | None) -> int | None:
     """A small positive number from a query string, None for anything else."""
     return int(text) if text and text.isascii() and text.isdigit() and 0 < len(text) < 16 else None
+
+
+def _kept(asked: QueryDict, name: str) -> str:
+    """What a link repeats of the query string, so that paging one part of the page leaves the other as it is."""
+    number = _number(asked.get(name))
+    return "" if number is None else f"{name}={number}&"
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -7,25 +7,28 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 _WEEK = timedelta(days=6)
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def when(at: datetime, *, now: datetime) -> str:
-    """The hour for today, "Tuesday 10:02" within six days either way, else the whole date."""
+    """ "10:02" for today, "Tuesday 10:02" within six days either way, else the whole date with it."""
     here, today = timezone.localtime(at), timezone.localtime(now)
-    hour = date_format(here, "TIME_FORMAT")
+    hour = date_format(here, pgettext("format of an hour", "H:i"))
     if here.date() == today.date():
         return hour
     if abs(here.date() - today.date()) <= _WEEK:
         return _("%(weekday)s %(hour)s") % {"weekday": date_format(here, "l"), "hour": hour}
-    return date_format(here, "DATETIME_FORMAT")
+    return f"{date_format(here, 'DATE_FORMAT')}, {hour}"
 
 
 def lasting(length: timedelta) -> str:
     """A length in its one or two largest units: "12 ms", "3.4 s", "5 min 20 s", "2 d 4 h"."""
     seconds = max(0.0, length.total_seconds())
+    if seconds < 0.01:
+        return _("%(count)s ms") % {"count": f"{seconds * 1000:.1f}".removesuffix(".0")}
     if seconds < 1:
         return _("%(count)d ms") % {"count": round(seconds * 1000)}
     if seconds < _MINUTE:
