@@ -7,9 +7,10 @@ from django.contrib import admin
 
 from flow_app.admin.inbox import HookAdmin
 from flow_app.admin.runs import RunAdmin
+from flow_app.admin.runs_of_object import FlowRunsMixin
 from flow_app.models import Hook, Run
 
-__all__ = ["HookAdmin", "RunAdmin"]
+__all__ = ["FlowRunsMixin", "HookAdmin", "RunAdmin"]
 
 admin.site.register(Run, RunAdmin)
 admin.site.register(Hook, HookAdmin)

@@ -81,5 +81,5 @@ class FlowRunsMixin(Base):
         return obj is not None and self.admin_site.is_registered(Run) and request.user.has_perm("flow_app.view_run")
 
 
-def _without_runs(name: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _without_runs(name: Any, options: Any) -> tuple[Any, dict[str, Any]]:
     return name, {**options, "fields": [field for field in options["fields"] if field != _RUNS]}

@@ -1,0 +1,129 @@
+"""The hook inbox, for people who only approve."""
+
+from __future__ import annotations
+
+import pytest
+from django.urls import reverse
+
+from flow_app import get_engine
+from flow_app.models import Hook
+from tests.admin.acts import flows, pages
+from tests.admin.acts.flows import hook_of, run_of
+from tests.admin.acts.people import browser
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def approver():
+    return browser("approver")
+
+
+def listed(client, query=""):
+    return [hook.run.run_id for hook in client.get(f"{pages.inbox()}?{query}").context["cl"].result_list]
+
+
+def asked(run_id, about="order:7", **stated):
+    return run_of("asks", {"metadata": flows.approval(about).to_value()}, run_id=run_id, **stated)
+
+
+def test_open_hooks_oldest_first(approver):
+    for run_id in ("b", "a", "c"):
+        asked(run_id)
+    get_engine().resume_hook("a", "approval", 1)
+    get_engine().force_cancel("c")
+    asked("d")
+    assert listed(approver) == ["b", "d"]
+    assert listed(approver, "state=decided") == ["a", "c"]
+    assert listed(approver, "state=all") == ["b", "a", "c", "d"]
+
+
+def test_a_row_says_what_it_is_about_and_offers_to_decide(approver):
+    hook = hook_of(asked("r1", "order:<7>"))
+    page = approver.get(pages.inbox()).content.decode()
+    assert "order:&lt;7&gt;" in page
+    assert "region=north" in page
+    for name in ("approve", "reject"):
+        assert f'formaction="{pages.act(hook, name)}"' in page
+    for name in ("answer", "withdraw"):
+        assert f'href="{pages.act(hook, name)}"' in page
+    assert pages.run_page(hook.run) not in page, "who may not see runs gets no link to them"
+    assert hook.token_digest.removeprefix("sha256:")[:12] not in page
+
+
+def test_who_may_see_runs_gets_links_to_them():
+    run = asked("r1")
+    page = browser("viewer").get(pages.inbox()).content.decode()
+    assert pages.run_page(run) in page
+    assert "formaction" not in page
+
+
+def test_deciding_comes_back_to_the_inbox(approver):
+    hook = hook_of(asked("r1"))
+    response = approver.post(pages.act(hook, "approve"), follow=True)
+    assert response.redirect_chain == [(pages.inbox(), 302)]
+    assert pages.said(response) == ["approval (r1): Approved."]
+    assert listed(approver) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("order:1", ["own"]),
+        ("order:2", ["run"]),
+        ("order", []),
+        ("plain", ["plain"]),
+        ("shift=late", ["run"]),
+        ("region=north", ["own", "run", "plain"]),
+        ("region=nor", []),
+        ('a"b', ["quoted"]),
+        ("grün", ["green"]),
+        ("%", []),
+        ("nobody", []),
+    ],
+)
+def test_hooks_are_found_by_subject_label_and_run(approver, words, found):
+    asked("own", "order:1")
+    asked("run", "x", subject="order:2", labels={"shift": "late"})
+    asked("plain", "y")
+    for run_id, subject in (("quoted", 'a"b'), ("green", "grün")):
+        run_of("asks", {"metadata": {"kind": "k", "subject": subject}}, run_id=run_id)
+    response = approver.get(pages.inbox(), {"q": words})
+    assert [hook.run.run_id for hook in response.context["cl"].result_list] == found
+
+
+@pytest.mark.parametrize("metadata", [None, 7, "text", [1], {}, {"subject": 5, "labels": [1]}, {"labels": {"a": None}}])
+def test_any_metadata_can_be_shown(approver, metadata):
+    hook = hook_of(run_of("asks", {"metadata": metadata}, run_id="r1"))
+    assert approver.get(pages.inbox()).status_code == 200
+    assert approver.get(reverse("admin:flow_app_hook_change", args=[hook.pk])).status_code == 200
+    assert pages.do(approver, hook, "answer", payload="1") == ["approval (r1): The answer is recorded."]
+
+
+def test_approve_is_offered_for_approvals_alone(approver):
+    hook = hook_of(run_of("asks", {"metadata": {"kind": "callback"}}, run_id="r1"))
+    page = approver.get(pages.inbox()).content.decode()
+    assert pages.act(hook, "approve") not in page
+    assert pages.act(hook, "answer") in page
+
+
+def test_the_inbox_takes_a_fixed_number_of_queries(approver, django_assert_num_queries):
+    approver.get(pages.inbox())
+    counts = []
+    for size in (3, 40):
+        while Hook.objects.count() < size:
+            asked(f"r{Hook.objects.count()}")
+        with django_assert_num_queries(6) as captured:
+            approver.get(pages.inbox())
+        counts.append(len(captured))
+    assert counts[0] == counts[1]
+    assert not any('"metadata"' not in query["sql"] and "flow_app_event" in query["sql"] for query in captured)
+
+
+def test_secrets_in_payloads_are_hidden():
+    metadata = flows.approval().with_data("api_key", "s3cret").to_value()
+    hook = hook_of(run_of("asks", {"metadata": metadata}, run_id="r1"))
+    get_engine().resume_hook("r1", "approval", {"password": "s3cret", "yes": True})
+    page = browser("operator").get(reverse("admin:flow_app_hook_change", args=[hook.pk])).content.decode()
+    assert "s3cret" not in page
+    assert "yes" in page
