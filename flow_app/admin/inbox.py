@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
@@ -20,17 +23,35 @@ from flow_app.admin.acts.hook_facts import facts_of, standing
 from flow_app.admin.looking import LookingAdmin
 from flow_app.core.payload import dumps
 from flow_app.core.snapshot import HookStatus
-from flow_app.models import Hook, RunLabel
+from flow_app.models import Hook, Run, RunLabel
 from flow_app.models.keys import text_key
 from flow_app.models.run import OPEN
-from flow_app.presenting import excerpt, redact
+from flow_app.presenting import excerpt, redact, when
+
+_STATE = "state"
+
+
+class FirstPages(Paginator):  # type: ignore[type-arg]
+    """Counts no further than anybody pages: who looks for more searches for it."""
+
+    MOST = 1000
+
+    @cached_property
+    def count(self) -> int:
+        hooks: Any = self.object_list
+        return len(hooks.order_by().values_list("pk", flat=True)[: self.MOST])
+
+
+def shows_open(request: HttpRequest) -> bool:
+    """Does the list show what waits, and nothing else?"""
+    return not request.GET.get(_STATE)
 
 
 class StateFilter(admin.SimpleListFilter):
     """Open hooks unless others are asked for."""
 
     title = _("state")
-    parameter_name = "state"
+    parameter_name = _STATE
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         return [("decided", _("Decided")), ("all", _("All"))]
@@ -59,18 +80,21 @@ class HookAdmin(ActsMixin, LookingAdmin):
 
     acts = HOOK_ACTS
     actions = None
-    list_display = ("subject", "labels", "hook_id", "expires_at", "state")
+    list_display = ("subject", "labels", "hook_id", "since", "until", "state")
     list_display_links = ("hook_id",)
     list_filter = (StateFilter,)
     list_select_related = ("run",)
-    ordering = ("pk",)
+    paginator = FirstPages
     sortable_by = ()
     search_fields = ("=run__run_id",)
     search_help_text = _("A subject, a label as name=value, or the id of a run")
     change_form_template = "admin/flow_app/hook/page.html"
-    fields = ("state", "kind", "subject", "labels", "expires_at", "data", "answer")
+    fields = ("state", "kind", "subject", "labels", "since", "until", "data", "answer")
     readonly_fields = fields
     redact = staticmethod(redact)
+
+    class Media:
+        css: ClassVar[Any] = {"all": ["flow_app/acts.css"]}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).select_related("run")
@@ -78,20 +102,30 @@ class HookAdmin(ActsMixin, LookingAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Exactly these words: the run's subject, label or id by their indexes, the hook's own among those listed."""
+        """Exactly these words: the run's subject, label or id, and the hook's own, of hooks that are open.
+
+        Those of runs have an index; the hook's own are in its metadata, which is read of few hooks alone.
+        """
         term = search_term.strip()
         if not term:
             return queryset, False
-        found = Q(run__run_key=text_key(term)) | Q(run__subject=term) | Q(metadata__contains=_member("subject", term))
         name, equals, value = term.partition("=")
+        runs = Q(run_key=text_key(term)) | Q(subject=term)
+        own = Q(metadata__contains=_member("subject", term))
         if equals:
-            runs = RunLabel.objects.using(queryset.db).matching(name, value).values("run")
-            found |= Q(run__in=runs) | Q(metadata__contains=_member(name, value))
-        return queryset.filter(found), False
+            runs |= Q(pk__in=RunLabel.objects.using(queryset.db).matching(name, value).values("run"))
+            own |= Q(metadata__contains=_member(name, value))
+        found = Q(run__in=Run.objects.using(queryset.db).filter(runs).values("pk"))
+        return queryset.filter(found | own if shows_open(request) else found), False
+
+    def get_ordering(self, request: HttpRequest) -> list[Any]:
+        """What waits longest comes first; of what is decided, the latest."""
+        return ["pk"] if shows_open(request) else ["-pk"]
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
         """What depends on the user is a function of his request."""
-        return [*self.list_display, self._run_column(request), self._acts_column(request)]
+        shown = [name for name in self.list_display if name != "state" or not shows_open(request)]
+        return [*shown, self._run_column(request), self._acts_column(request)]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         hidden = () if request.user.has_perm("flow_app.view_payload") else ("data", "answer")
@@ -127,6 +161,14 @@ class HookAdmin(ActsMixin, LookingAdmin):
     @admin.display(description=_("state"))
     def state(self, hook: Hook) -> str:
         return standing(hook)
+
+    @admin.display(description=_("since"))
+    def since(self, hook: Hook) -> str | None:
+        return hook.created_at and when(hook.created_at, now=timezone.now())
+
+    @admin.display(description=_("until"))
+    def until(self, hook: Hook) -> str | None:
+        return hook.expires_at and when(hook.expires_at, now=timezone.now())
 
     @admin.display(description=_("data"))
     def data(self, hook: Hook) -> SafeString:

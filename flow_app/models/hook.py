@@ -43,6 +43,7 @@ class Hook(models.Model):
     token_digest = models.CharField(max_length=80)
     active_token_digest = models.CharField(max_length=80, null=True)  # noqa: DJ001 - see above
     metadata = models.TextField()
+    created_at = UtcDateTimeField(null=True)
     expires_at = UtcDateTimeField(null=True)
     status = models.CharField(max_length=20)
     received = models.TextField(null=True)  # noqa: DJ001 - NULL: nothing received

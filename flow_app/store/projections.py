@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from flow_app.core.events import (
@@ -62,7 +63,7 @@ class Projector:
     def _apply(self, sequence: int, new: NewEvent, *, active_hooks: int) -> None:
         match new.event:
             case HookCreated() as event:
-                self._open(event)
+                self._open(event, at=new.recorded_at)
             case HookReceived(hook_id=hook_id, payload=payload):
                 self._close(hook_id, new, status=HookStatus.RECEIVED, received=payload.text)
             case HookDisposed(hook_id=hook_id):
@@ -76,7 +77,7 @@ class Projector:
             case Event() as event if isinstance(event, CLOSING):
                 self._close_all(new, active_hooks=active_hooks)
 
-    def _open(self, event: HookCreated) -> None:
+    def _open(self, event: HookCreated, *, at: datetime) -> None:
         for other in self.hooks.values():
             if other.active_token_digest == event.token:
                 raise HookTokenConflictError(owner_run_id=self.run_id, owner_hook_id=other.hook_id)
@@ -87,6 +88,7 @@ class Projector:
             token_digest=event.token,
             active_token_digest=event.token,
             metadata=event.metadata.text,
+            created_at=at,
             expires_at=event.expires_at,
             status=HookStatus.ACTIVE.value,
         )

@@ -39,18 +39,20 @@ class StartForm(forms.Form):
     run_id = forms.CharField(
         label=gettext_lazy("Run id"),
         max_length=128,
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
         help_text=gettext_lazy("One id is one run. Keep this one, or give your own."),
     )
     subject = forms.CharField(
         label=gettext_lazy("Subject"),
         required=False,
         max_length=200,
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
         help_text=gettext_lazy("What the run is about, for instance “invoice:8821”. Runs can be found by it."),
     )
     labels = forms.CharField(
         label=gettext_lazy("Labels"),
         required=False,
-        widget=forms.Textarea(attrs={"rows": 3}),
+        widget=forms.Textarea(attrs={"rows": 3, "class": "vLargeTextField"}),
         help_text=gettext_lazy("One a line, as name=value."),
     )
 
