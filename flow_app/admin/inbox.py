@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -163,12 +164,12 @@ class HookAdmin(ActsMixin, LookingAdmin):
         return standing(hook)
 
     @admin.display(description=_("since"))
-    def since(self, hook: Hook) -> str | None:
-        return hook.created_at and when(hook.created_at, now=timezone.now())
+    def since(self, hook: Hook) -> str:
+        return _when(hook.created_at)
 
     @admin.display(description=_("until"))
-    def until(self, hook: Hook) -> str | None:
-        return hook.expires_at and when(hook.expires_at, now=timezone.now())
+    def until(self, hook: Hook) -> str:
+        return _when(hook.expires_at)
 
     @admin.display(description=_("data"))
     def data(self, hook: Hook) -> SafeString:
@@ -194,8 +195,10 @@ class HookAdmin(ActsMixin, LookingAdmin):
     def _acts_column(self, request: HttpRequest) -> Callable[[Hook], SafeString]:
         @admin.display(description=_("decide"))
         def decide(hook: Hook) -> SafeString:
+            """One click where that is enough; the hook's page has the rest."""
             buttons = hook_buttons(request, hook, site=self.admin_site)
-            return render_to_string("admin/flow_app/hook/buttons.html", {"buttons": buttons, "hook": hook})
+            at_once = [button for button in buttons if button.in_one_click]
+            return render_to_string("admin/flow_app/hook/buttons.html", {"buttons": at_once or buttons, "hook": hook})
 
         return decide
 
@@ -207,6 +210,10 @@ class HookAdmin(ActsMixin, LookingAdmin):
             return reverse("admin:flow_app_run_change", args=[hook.run_id], current_app=self.admin_site.name)
         except NoReverseMatch:
             return ""
+
+
+def _when(at: datetime | None) -> str:
+    return "" if at is None else when(at, now=timezone.now())
 
 
 def _member(name: str, value: str) -> str:
