@@ -65,7 +65,7 @@ class RunColumns:
     def waits_for(self, run: Any) -> str:
         return headline(run, run.seen_waiting, now=run.seen_at)
 
-    @admin.display(description=gettext_lazy("next look, attempts"))
+    @admin.display(description=gettext_lazy("next look"))
     def next_look(self, run: Any) -> SafeString:
         at = "" if run.wake_at is None else moment_html(run.wake_at, now=run.seen_at)
         tried = self.attempts(run)

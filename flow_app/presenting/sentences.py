@@ -15,7 +15,7 @@ from flow_app.presenting.badges import is_overdue
 from flow_app.presenting.moments import lasting, when
 from flow_app.presenting.waiting import Waiting
 
-_LINE = 200
+_LINE = 160
 
 
 def headline(run: Run, waiting: Waiting | None, *, now: datetime) -> str:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, Subquery
 
-from flow_app.core.instants import from_text
 from flow_app.core.payload import clean_text
 from flow_app.core.snapshot import HookStatus, RunStatus
 from flow_app.models import Event, Hook, Run
+from flow_app.presenting.marks import Mark, read_marks
 
-_OPENED = {"hook_created": "hook", "wait_created": "timer", "step_retrying": "retry"}
+_OPENING = ("hook_created", "wait_created", "step_retrying")
 #: How far back the opening of what is still open is looked for.
 _LATEST = 50
 
@@ -83,17 +82,20 @@ def look(run: Run) -> Waiting | None:
     if not opened(run):
         return None
     others = opened(run) - 1
-    found = list(_openings(run))
+    found = _openings(run)
     if run.active_hooks:
         hooks = Hook.objects.using(run._state.db).filter(run=run.pk, status=HookStatus.ACTIVE.value).order_by("pk")
         hook = hooks.only("hook_id", "metadata", "expires_at").first()
         if hook is not None:
-            since = next((item.since for item in found if (item.kind, item.name) == ("hook", hook.hook_id)), None)
+            opened_at = (mark.at for mark in found if (mark.type, mark.name) == ("hook_created", hook.hook_id))
             kind, subject = described(hook.metadata)
-            return Waiting("hook", hook.hook_id, since, hook.expires_at, others, hook_kind=kind, subject=subject)
-    for item in found:
-        if item.kind != "hook" and item.until == run.timer_at:
-            return Waiting(item.kind, item.name, item.since, item.until, others, attempt=item.attempt, error=item.error)
+            return Waiting(
+                "hook", hook.hook_id, next(opened_at, None), hook.expires_at, others, hook_kind=kind, subject=subject
+            )
+    for mark in found:
+        if mark.type != "hook_created" and mark.until == run.timer_at:
+            kind = "timer" if mark.type == "wait_created" else "retry"
+            return Waiting(kind, mark.name, mark.at, mark.until, others, attempt=mark.attempt, error=mark.note)
     return Waiting("timer" if run.open_waits else "retry", "", None, run.timer_at, others)
 
 
@@ -112,27 +114,7 @@ def _text(value: object) -> str:
     return clean_text(value, limit=200) if isinstance(value, str) else ""
 
 
-def _openings(run: Run) -> Iterator[Waiting]:
+def _openings(run: Run) -> list[Mark]:
     """The latest events that opened something, newest first."""
-    events: QuerySet[Event] = Event.objects.using(run._state.db).filter(run=run.pk, type__in=_OPENED)
-    latest = events.order_by("-sequence").values_list("type", "payload", "recorded_at")[:_LATEST]
-    for kind, payload, at in latest:
-        yield _opening(kind, json.loads(payload), at)
-
-
-def _opening(event_type: str, body: dict[str, Any], at: datetime) -> Waiting:
-    match event_type:
-        case "hook_created":
-            return Waiting("hook", body["hook_id"], at, None)
-        case "wait_created":
-            return Waiting("timer", body["wait_id"], at, from_text(body["resume_at"]))
-        case _:
-            until = body.get("retry_after")
-            return Waiting(
-                "retry",
-                body["step_id"],
-                at,
-                None if until is None else from_text(until),
-                attempt=body["attempt"],
-                error=clean_text(body["error"], limit=1000),
-            )
+    events = Event.objects.using(run._state.db).filter(run=run.pk, type__in=_OPENING).order_by("-sequence")
+    return read_marks(events[:_LATEST])
