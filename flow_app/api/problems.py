@@ -42,11 +42,15 @@ _STATUS: tuple[tuple[type[FlowError], int], ...] = (
 
 
 class Refused(exceptions.APIException):
-    """A refusal. ``more`` are members of the problem beside the usual ones, such as the decision that stands."""
+    """A refusal. ``more`` are members of the problem beside the usual ones, such as the decision that stands.
 
-    def __init__(self, status: int, code: str, detail: str, **more: Any) -> None:
+    ``auth_header`` is how to come in, for a 401.
+    """
+
+    def __init__(self, status: int, code: str, detail: str, *, auth_header: str = "", **more: Any) -> None:
         super().__init__(detail, code)
         self.status_code = status
+        self.auth_header = auth_header
         self.more = more
 
 

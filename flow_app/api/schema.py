@@ -18,10 +18,14 @@ ANY_JSON: dict[str, Any] = {"description": "Any JSON value."}
 _HEADER, _QUERY = "header", "query"
 
 
-def described(operation: str, summary: str, **more: Any) -> Callable[[T], T]:
-    """Describe one method of a view. ``operation`` is the stable operationId, ``more`` what extend_schema takes."""
+def described(operation: str, summary: str, *, sent: Any = None, **more: Any) -> Callable[[T], T]:
+    """Describe one method of a view. ``operation`` is the stable operationId, ``more`` what extend_schema takes.
+
+    ``sent`` is the body, JSON: forms are for the people who read the browsable pages.
+    """
     if _spectacular is None:
         return _unchanged
+    more["request"] = None if sent is None else {"application/json": sent}
     describe: Callable[[T], T] = _spectacular.extend_schema(
         operation_id=f"flow_{operation}", summary=summary, tags=["flow"], **more
     )

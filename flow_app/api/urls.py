@@ -16,12 +16,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, register_converter
+from django.urls.converters import PathConverter
 
 from flow_app.api.links import APP_NAME
 from flow_app.api.views import callback, hooks, parts, runs, site, verbs
 
 app_name = APP_NAME
+
+
+class AnyText(PathConverter):
+    """The rest of an address, whatever it is: ids and tokens may have slashes in them, and callers send line ends."""
+
+    regex = r"[\s\S]+"
+
+
+register_converter(AnyText, "flow_text")
 
 _VIEWS: tuple[tuple[str, type[Any], str], ...] = (
     ("", site.Root, "root"),
@@ -40,10 +50,10 @@ _VIEWS: tuple[tuple[str, type[Any], str], ...] = (
     ("runs/<str:run_id>/unpause", verbs.RunUnpause, "run-unpause"),
     ("runs/<str:run_id>/run-now", verbs.RunNow, "run-run-now"),
     ("runs/<str:run_id>/hooks", parts.RunHooks, "run-hooks"),
-    ("runs/<str:run_id>/hooks/<path:hook_id>", hooks.HookDetail, "hook"),
+    ("runs/<str:run_id>/hooks/<flow_text:hook_id>", hooks.HookDetail, "hook"),
     ("hooks", hooks.HookList, "hooks"),
     ("callbacks", callback.BearerCallbackView, "callback-bearer"),
-    ("callbacks/<path:token>", callback.CallbackView, "callback"),
+    ("callbacks/<flow_text:token>", callback.CallbackView, "callback"),
 )
 
 

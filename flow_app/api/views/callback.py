@@ -61,7 +61,7 @@ class CallbackView(ProblemMixin, GenericAPIView[Any]):
         "Answer by token",
         description=_FIRST_WINS,
         auth=[],
-        request={"application/json": ANY_JSON},
+        sent=ANY_JSON,
         responses=_ANSWERED,
     )
     def post(self, request: Request, **kwargs: Any) -> Response:
@@ -119,7 +119,7 @@ class BearerCallbackView(CallbackView):
         "Answer by bearer token",
         description=_FIRST_WINS,
         auth=[{"flowToken": []}],
-        request={"application/json": ANY_JSON},
+        sent=ANY_JSON,
         responses=_ANSWERED,
     )
     def post(self, request: Request, **kwargs: Any) -> Response:
@@ -132,5 +132,7 @@ class BearerCallbackView(CallbackView):
     def token(self) -> str:
         kind, _, token = str(self.request.META.get("HTTP_AUTHORIZATION") or "").partition(" ")
         if kind.lower() != "bearer" or not token.strip():
-            raise Refused(401, "not_authenticated", "Send the hook's token as Authorization: Bearer.")
+            raise Refused(
+                401, "not_authenticated", "Send the hook's token as Authorization: Bearer.", auth_header="Bearer"
+            )
         return token.strip().encode("latin-1", "replace").decode("utf-8", "replace")

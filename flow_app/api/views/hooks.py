@@ -63,7 +63,7 @@ class HookDetail(FlowView):
         "hooks_resume",
         "Answer a hook",
         description="The first answer wins. The same again is 200, another is 409 with the answer that stands.",
-        request=FlowAnswer,
+        sent=FlowAnswer,
         responses={200: answer(FlowHookDetail, "Answered so, now or before."), **_REFUSALS},
     )
     def post(self, request: Request, **kwargs: Any) -> Response:

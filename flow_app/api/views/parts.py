@@ -40,8 +40,8 @@ class RunEvents(FlowView):
         responses={200: FlowEvent(many=True), **problems(400, 404)},
     )
     def get(self, request: Request, **kwargs: Any) -> Response:
-        run = self.find_run()
-        return self.page_of(run.events.after(self._after()), FlowEvent)
+        events = self.find_run().events.after(self._after())
+        return self.page_of(events if self.shows_payloads else events.defer("payload"), FlowEvent)
 
     def _after(self) -> int:
         text = self.request.query_params.get("after", "0")
@@ -101,7 +101,8 @@ class RunHooks(FlowView):
         responses={200: FlowHookDetail(many=True), **problems(400, 404)},
     )
     def get(self, request: Request, **kwargs: Any) -> Response:
-        return self.page_of(self.find_run().hooks.select_related("run"), FlowHookDetail)
+        hooks = self.find_run().hooks.select_related("run")
+        return self.page_of(hooks if self.shows_payloads else hooks.defer("received"), FlowHookDetail)
 
 
 class RunProgress(FlowView):
@@ -125,7 +126,7 @@ class RunProgress(FlowView):
     @described(
         "runs_progress_record",
         "Record progress from outside",
-        request=FlowProgressInput,
+        sent=FlowProgressInput,
         responses={
             201: answer(FlowProgress, "Recorded."),
             200: answer(FlowProgress, "Recorded before, just so."),
@@ -160,7 +161,7 @@ class RunChildren(FlowView):
     @described(
         "runs_children_link",
         "Link a child operation",
-        request=FlowChildInput,
+        sent=FlowChildInput,
         responses={
             201: answer(FlowChildOperation, "Linked."),
             200: answer(FlowChildOperation, "Linked before, just so."),

@@ -67,7 +67,7 @@ class RunList(RunView):
         "Start a run",
         description="With a `run_id` or an `Idempotency-Key`, the same again is the same run.",
         parameters=[header("Idempotency-Key", "The same key is the same run; keys are each user's own.")],
-        request=FlowStart,
+        sent=FlowStart,
         responses={
             201: answer(FlowRunDetail, "Started."),
             200: answer(FlowRunDetail, "Started before, by the same call."),
@@ -103,9 +103,9 @@ class RunList(RunView):
 
     def _refuse_hidden(self, run_id: str | None) -> None:
         """An id that a run has which the caller may not see: he learns that it is taken, and nothing else."""
-        if run_id is None or self.visible_runs().with_id(run_id).exists():
+        if run_id is None or not Run.objects.using(self.using).with_id(run_id).exists():
             return
-        if Run.objects.using(self.using).with_id(run_id).exists():
+        if not self.visible_runs().with_id(run_id).exists():
             raise Refused(409, "run_conflict", "This run id is taken.")
 
 
@@ -124,8 +124,7 @@ class RunDetail(RunView):
         data = self.detail(self.find_run(), payloads=self.shows_payloads)
         etag = 'W/"' + hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:32] + '"'
         response = Response(data, headers={"ETag": etag})
-        unchanged = get_conditional_response(request, etag=etag)
-        return response if unchanged is None else unchanged
+        return get_conditional_response(request, etag=etag, response=response) or response
 
 
 def _ends(run: Run) -> dict[str, Any]:

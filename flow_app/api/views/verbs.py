@@ -37,7 +37,7 @@ class RunCancel(RunVerb):
     permissions = {"POST": [CANCEL_RUN, VIEW_RUN]}
     input_class = FlowReason
 
-    @described("runs_cancel", "Ask a run to stop", request=FlowReason, responses=_ASKED)
+    @described("runs_cancel", "Ask a run to stop", sent=FlowReason, responses=_ASKED)
     def post(self, request: Request, **kwargs: Any) -> Response:
         run, reason = self.find_run(), self.sent()["reason"]
         self.commit(lambda: self.engine.request_cancellation(run.run_id, reason, actor=self.actor))
@@ -50,7 +50,7 @@ class RunForceCancel(RunVerb):
     permissions = {"POST": [TERMINATE_RUN, VIEW_RUN]}
     input_class = FlowReason
 
-    @described("runs_force_cancel", "Cancel a run without clean-up", request=FlowReason, responses=_DONE)
+    @described("runs_force_cancel", "Cancel a run without clean-up", sent=FlowReason, responses=_DONE)
     def post(self, request: Request, **kwargs: Any) -> Response:
         run, reason = self.find_run(), self.sent()["reason"]
         self.commit(lambda: self.engine.force_cancel(run.run_id, reason, actor=self.actor))
@@ -63,7 +63,7 @@ class RunTerminate(RunVerb):
     permissions = {"POST": [TERMINATE_RUN, VIEW_RUN]}
     input_class = FlowTermination
 
-    @described("runs_terminate", "End a run as failed", request=FlowTermination, responses=_DONE)
+    @described("runs_terminate", "End a run as failed", sent=FlowTermination, responses=_DONE)
     def post(self, request: Request, **kwargs: Any) -> Response:
         run, sent = self.find_run(), self.sent()
         deadline: datetime | None = sent["deadline"]
@@ -86,7 +86,7 @@ class RunOperation(RunVerb):
 class RunPause(RunOperation):
     """Put a run to sleep; what arrives is kept."""
 
-    @described("runs_pause", "Put a run to sleep", request=None, responses=_DONE)
+    @described("runs_pause", "Put a run to sleep", responses=_DONE)
     def post(self, request: Request, **kwargs: Any) -> Response:
         run = self.find_run()
         self.commit(lambda: self.engine.pause(run.run_id))
@@ -96,7 +96,7 @@ class RunPause(RunOperation):
 class RunUnpause(RunOperation):
     """Let a paused run go on."""
 
-    @described("runs_unpause", "Let a paused run go on", request=None, responses=_ASKED)
+    @described("runs_unpause", "Let a paused run go on", responses=_ASKED)
     def post(self, request: Request, **kwargs: Any) -> Response:
         run = self.find_run()
         self.commit(lambda: self.engine.unpause(run.run_id))
@@ -106,7 +106,7 @@ class RunUnpause(RunOperation):
 class RunNow(RunOperation):
     """Have a run looked at now, blocked or waiting; timers that are not due stay."""
 
-    @described("runs_run_now", "Have a run looked at now", request=None, responses=_ASKED)
+    @described("runs_run_now", "Have a run looked at now", responses=_ASKED)
     def post(self, request: Request, **kwargs: Any) -> Response:
         run = self.find_run()
         self.commit(lambda: self.engine.run_now(run.run_id))
