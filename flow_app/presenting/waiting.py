@@ -14,7 +14,7 @@ from flow_app.core.snapshot import HookStatus, RunStatus
 from flow_app.models import Event, Hook, Run
 from flow_app.presenting.marks import Mark, read_marks
 
-_OPENING = ("hook_created", "wait_created", "step_retrying")
+_OPENING = ("wait_created", "step_retrying")
 #: How far back the opening of what is still open is looked for.
 _LATEST = 50
 
@@ -24,7 +24,7 @@ class Waiting:
     """The first thing that a run waits for. ``others`` counts what else is open.
 
     ``kind`` is hook, timer or retry; ``name`` may be "" where only a glance was taken, and ``since`` is then when the
-    run last changed. ``hook_kind`` and ``subject`` come from the hook's metadata.
+    run last changed (for a hook: when it was opened). ``hook_kind`` and ``subject`` come from the hook's metadata.
     """
 
     kind: str
@@ -50,24 +50,19 @@ def glance(runs: Iterable[Run]) -> dict[int, Waiting]:
     using = next(iter(waiting.values()))._state.db
     hooks = Hook.objects.using(using).filter(run=OuterRef("pk"), status=HookStatus.ACTIVE.value).order_by("pk")
     last = Event.objects.using(using).filter(run=OuterRef("pk"), sequence=OuterRef("last_sequence"))
-    found = (
-        Run.objects.using(using)
-        .filter(pk__in=waiting)
-        .values_list(
-            "pk",
-            Subquery(last.values("recorded_at")[:1]),
-            Subquery(hooks.values("hook_id")[:1]),
-            Subquery(hooks.values("expires_at")[:1]),
-        )
-    )
-    return {key: _glanced(waiting[key], since, hook_id, expires_at) for key, since, hook_id, expires_at in found}
+    columns = [Subquery(hooks.values(name)[:1]) for name in ("hook_id", "created_at", "expires_at")]
+    rows = Run.objects.using(using).filter(pk__in=waiting)
+    found = rows.values_list("pk", Subquery(last.values("recorded_at")[:1]), *columns)
+    return {key: _glanced(waiting[key], changed_at, *hook) for key, changed_at, *hook in found}
 
 
-def _glanced(run: Run, since: datetime | None, hook_id: str | None, expires_at: datetime | None) -> Waiting:
+def _glanced(
+    run: Run, changed_at: datetime | None, hook_id: str | None, opened_at: datetime | None, expires_at: datetime | None
+) -> Waiting:
     others = opened(run) - 1
     if hook_id is not None:
-        return Waiting("hook", hook_id, since, expires_at, others)
-    return Waiting("timer" if run.open_waits else "retry", "", since, run.timer_at, others)
+        return Waiting("hook", hook_id, opened_at or changed_at, expires_at, others)
+    return Waiting("timer" if run.open_waits else "retry", "", changed_at, run.timer_at, others)
 
 
 def opened(run: Run) -> int:
@@ -78,22 +73,20 @@ def opened(run: Run) -> int:
 
 
 def look(run: Run) -> Waiting | None:
-    """What this run waits for, with its name and since when. At most two queries, whatever the history's length."""
+    """What this run waits for, with its name and since when. One query or two, whatever the history's length."""
     if not opened(run):
         return None
     others = opened(run) - 1
-    found = _openings(run)
     if run.active_hooks:
         hooks = Hook.objects.using(run._state.db).filter(run=run.pk, status=HookStatus.ACTIVE.value).order_by("pk")
-        hook = hooks.only("hook_id", "metadata", "expires_at").first()
+        hook = hooks.only("hook_id", "metadata", "created_at", "expires_at").first()
         if hook is not None:
-            opened_at = (mark.at for mark in found if (mark.type, mark.name) == ("hook_created", hook.hook_id))
             kind, subject = described(hook.metadata)
             return Waiting(
-                "hook", hook.hook_id, next(opened_at, None), hook.expires_at, others, hook_kind=kind, subject=subject
+                "hook", hook.hook_id, hook.created_at, hook.expires_at, others, hook_kind=kind, subject=subject
             )
-    for mark in found:
-        if mark.type != "hook_created" and mark.until == run.timer_at:
+    for mark in _openings(run):
+        if mark.until == run.timer_at:
             kind = "timer" if mark.type == "wait_created" else "retry"
             return Waiting(kind, mark.name, mark.at, mark.until, others, attempt=mark.attempt, error=mark.note)
     return Waiting("timer" if run.open_waits else "retry", "", None, run.timer_at, others)
