@@ -90,14 +90,14 @@ class RunAdmin(RunActsMixin, RunColumns, LookingAdmin):
             "media": self.media,
             **(extra_context or {}),
         }
-        return TemplateResponse(request, "admin/flow_app/run/page.html", context)
+        return self._render(request, "page", context)
 
     def live_view(self, request: HttpRequest, key: int) -> HttpResponse:
         """The part of a run's page that changes; 204 when it shows the ``version`` that the page has already."""
         run = self._run(request, str(key))
         if request.GET.get("version") == version(run, now=datetime.now(UTC)):
             return HttpResponse(status=204)
-        response = TemplateResponse(request, "admin/flow_app/run/live.html", self.run_context(request, run))
+        response = self._render(request, "live", self.run_context(request, run))
         response["Cache-Control"] = "no-store"
         return response
 
@@ -137,7 +137,12 @@ class RunAdmin(RunActsMixin, RunColumns, LookingAdmin):
             "list_url": self._url("changelist"),
             "media": self.media,
         }
-        return TemplateResponse(request, "admin/flow_app/run/overview.html", context)
+        return self._render(request, "overview", context)
+
+    def _render(self, request: HttpRequest, name: str, context: dict[str, Any]) -> HttpResponse:
+        """``{% url "admin:…" %}`` in the template means this site, whatever its name."""
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, f"admin/flow_app/run/{name}.html", context)
 
     def _url(self, name: str, *args: Any) -> str:
         return reverse(f"admin:flow_app_run_{name}", args=args, current_app=self.admin_site.name)
