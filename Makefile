@@ -1,6 +1,7 @@
 # make test    set up and run all tests, on SQLite, without any server
 # make demo    set up and run the example project's invoices to their end: worker and beat in one process, on SQLite;
 #              make demo BROKER=redis://... DATABASE_URL=postgres://... the same with processes (amqp://, mysql:// too)
+# make contract   hold the API against its description: schemathesis, and a generated client that runs an approval
 # make check   all that has to hold before a commit: lint, migrations, test
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ DEMO := demo.sqlite3
 BROKER ?= memory://
 DATABASE_URL ?= sqlite:///$(DEMO)
 
-.PHONY: test demo lint format migrations check install install-dev clean
+.PHONY: test contract demo lint format migrations check install install-dev clean
 
 test: install
 	$(BIN)/python -m pytest $(ARGS)
@@ -23,6 +24,9 @@ demo: install
 	rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
 	$(BIN)/python manage.py migrate --verbosity 0
 	$(BIN)/python manage.py invoices_demo $(ARGS)
+
+contract: $(VENV)-contract/.installed
+	$(VENV)-contract/bin/python -m pytest tests/contract $(ARGS)
 
 lint: install-dev
 	$(BIN)/ruff check
@@ -61,7 +65,14 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
 
+$(VENV)-contract/.installed: requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)-contract
+	$(VENV)-contract/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(VENV)-contract/bin/python -m pip install --quiet -r requirements.txt --group contract
+	$(VENV)-contract/bin/python -m pip install --quiet --no-deps -e .
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist .nox .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .test-databases
+	rm -rf $(VENV) $(VENV)-contract build dist .nox .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .test-databases
 	rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
 	find flow_app project tests -name __pycache__ -type d -prune -exec rm -rf {} +
