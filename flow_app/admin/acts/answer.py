@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from flow_app.admin.acts.act import Act, ActForm, Deed
-from flow_app.admin.acts.answering import answer_hook, hook_of
+from flow_app.admin.acts.answering import answer_hook, check, hook_of
 from flow_app.admin.acts.hook_facts import is_open
 from flow_app.admin.acts.payload_field import PayloadField
+from flow_app.errors import ConfigurationError, HookPayloadError
+from flow_app.models import Hook
 
 
 class AnswerForm(ActForm):
+    """What does not look as the hook declares is said here, and the hook stays open."""
+
     payload = PayloadField(
         label=_("Answer"), help_text=_("JSON, as the workflow expects it. An empty field answers with null.")
     )
+
+    def clean_payload(self) -> Any:
+        payload = self.cleaned_data["payload"]
+        if isinstance(self.target, Hook):
+            try:
+                check(self.target, payload)
+            except HookPayloadError as error:
+                raise ValidationError(
+                    [f"{where}: {what}" if where else what for where, what in error.problems]
+                ) from None
+            except ConfigurationError as error:
+                raise ValidationError(str(error)) from None
+        return payload
 
 
 def answer(deed: Deed) -> bool:
@@ -27,7 +48,7 @@ def withdraw(deed: Deed) -> bool:
 ANSWER = Act(
     name="answer",
     permission="resume_hook",
-    label=_("Answer"),
+    label=pgettext_lazy("act", "Answer"),
     question=_("The workflow goes on with this answer. It cannot be taken back."),
     done=_("The answer is recorded."),
     nothing=_("The same answer was recorded before: it stands."),

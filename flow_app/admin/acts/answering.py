@@ -11,10 +11,15 @@ from flow_app.core.payload import Payload
 from flow_app.models import Hook
 
 
+def check(hook: Hook, payload: Any) -> None:
+    """Raise HookPayloadError for an answer that does not look as the hook declares."""
+    check_answer(hook.hook_id, Payload(json.loads(hook.metadata)).plain, payload)
+
+
 def answer_hook(deed: Deed, payload: Any) -> bool:
     """True when this call wrote the answer. Raises HookPayloadError, and what :meth:`FlowEngine.resume_hook` raises."""
     hook = hook_of(deed)
-    check_answer(hook.hook_id, Payload(json.loads(hook.metadata)).plain, payload)
+    check(hook, payload)
     return deed.engine.resume_hook(deed.run_id, hook.hook_id, payload, actor=deed.actor)
 
 

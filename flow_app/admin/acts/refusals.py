@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from django.utils.translation import gettext as _
 
+from flow_app import get_engine
 from flow_app.admin.acts.act import Target, run_of
 from flow_app.admin.acts.hook_facts import standing
 from flow_app.core.payload import clean_text
 from flow_app.errors import (
     FlowError,
     HookConflictError,
+    HookPayloadError,
     RunConflictError,
     RunNotFoundError,
     RunTerminalError,
@@ -32,7 +34,14 @@ def explain(error: FlowError, target: Target) -> str:
                 target.refresh_from_db()
             return _("Nothing was changed: the run has ended (%(status)s).") % {"status": status_badge(run.status).word}
         case RunConflictError():
-            return _("Nothing was changed: %(reason)s.") % {"reason": clean_text(error.reason, limit=1000)}
+            return _("Cancellation was requested before, for another reason: “%(reason)s”. It stands.") % {
+                "reason": _recorded_reason(error.run_id)
+            }
+        case HookPayloadError():
+            problems = "; ".join(f"{where}: {what}" if where else what for where, what in error.problems)
+            return _("Nothing was changed: the answer is not as the hook declares. %(problems)s") % {
+                "problems": clean_text(problems, limit=1000)
+            }
         case RuntimeBuildUnavailableError():
             required = error.required or _("no build")
             return _("Nothing was changed: no worker for its build (%(build)s) can be reached from here.") % {
@@ -47,7 +56,10 @@ def explain(error: FlowError, target: Target) -> str:
 def explain_start(error: FlowError) -> str:
     """The same for a run that was not started."""
     if isinstance(error, RunConflictError):
-        return _("A run of this id exists, and is another one: %(reason)s.") % {
-            "reason": clean_text(error.reason, limit=1000)
-        }
+        return _("A run of this id exists, of another workflow or with another input.")
     return clean_text(str(error), limit=1000)
+
+
+def _recorded_reason(run_id: str) -> str:
+    cancellation = get_engine().snapshot(run_id).cancellation
+    return "" if cancellation is None else clean_text(cancellation.request.reason or "", limit=1000)
