@@ -1,5 +1,6 @@
 /* Keeps the page of an open run up to date: asks now and then for the part that changes, and puts it in place.
-   Nothing is asked while the page is hidden; what was unfolded stays unfolded, what had the focus keeps it. */
+   Nothing is asked while the page is hidden; what was unfolded stays unfolded, what had the focus keeps it, and a
+   screen reader hears the new headline alone. */
 (function () {
   "use strict";
   const SOON = 2000, LATE = 15000;
@@ -46,13 +47,21 @@
       const twin = fresh.querySelector("#" + CSS.escape(details.id));
       if (twin) twin.open = details.open;
     }
+    const before = headline(old);
     old.replaceWith(document.adoptNode(fresh));
+    const said = document.getElementById("flow-said");
+    if (said && headline(fresh) !== before) said.textContent = headline(fresh);
     if (focus) {
       for (const element of fresh.querySelectorAll("a, button, summary")) {
         if (nameOf(element) === focus) { element.focus({preventScroll: true}); break; }
       }
     }
     document.dispatchEvent(new CustomEvent("flow-app:refreshed"));
+  }
+
+  function headline(root) {
+    const found = root.querySelector(".flow-headline");
+    return found ? found.textContent : "";
   }
 
   function nameOf(element) {
