@@ -38,7 +38,7 @@ class Hook(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="hooks", db_index=False)
-    hook_id = models.CharField(max_length=200)
+    hook_id = models.CharField(_("hook id"), max_length=200)
     hook_key = models.CharField(max_length=64)
     token_digest = models.CharField(max_length=80)
     active_token_digest = models.CharField(max_length=80, null=True)  # noqa: DJ001 - see above

@@ -68,7 +68,7 @@ class Run(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    run_id = models.CharField(max_length=200)
+    run_id = models.CharField(_("run id"), max_length=200)
     run_key = models.CharField(max_length=64)
     workflow = models.CharField(max_length=200)
     version = models.CharField(max_length=200)
@@ -107,8 +107,8 @@ class Run(models.Model):
     progress_total = models.BigIntegerField(null=True)
     progress_message = models.TextField(default="")
 
-    created_at = UtcDateTimeField()
-    finished_at = UtcDateTimeField(null=True)
+    created_at = UtcDateTimeField(_("started"))
+    finished_at = UtcDateTimeField(_("ended"), null=True)
 
     objects = RunQuerySet.as_manager()
 

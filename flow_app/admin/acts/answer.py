@@ -12,6 +12,7 @@ from flow_app.admin.acts.act import Act, ActForm, Deed
 from flow_app.admin.acts.answering import answer_hook, check, hook_of
 from flow_app.admin.acts.hook_facts import is_open
 from flow_app.admin.acts.payload_field import PayloadField
+from flow_app.admin.acts.refusals import problems_of
 from flow_app.errors import ConfigurationError, HookPayloadError
 from flow_app.models import Hook
 
@@ -29,9 +30,7 @@ class AnswerForm(ActForm):
             try:
                 check(self.target, payload)
             except HookPayloadError as error:
-                raise ValidationError(
-                    [f"{where}: {what}" if where else what for where, what in error.problems]
-                ) from None
+                raise ValidationError(problems_of(error)) from None
             except ConfigurationError as error:
                 raise ValidationError(str(error)) from None
         return payload

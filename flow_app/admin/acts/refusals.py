@@ -38,9 +38,8 @@ def explain(error: FlowError, target: Target) -> str:
                 "reason": _recorded_reason(error.run_id)
             }
         case HookPayloadError():
-            problems = "; ".join(f"{where}: {what}" if where else what for where, what in error.problems)
             return _("Nothing was changed: the answer is not as the hook declares. %(problems)s") % {
-                "problems": clean_text(problems, limit=1000)
+                "problems": clean_text("; ".join(problems_of(error)), limit=1000)
             }
         case RuntimeBuildUnavailableError():
             required = error.required or _("no build")
@@ -51,6 +50,11 @@ def explain(error: FlowError, target: Target) -> str:
             return _("Nothing was changed: the run is gone.")
         case _:
             return _("Nothing was changed: %(reason)s") % {"reason": clean_text(str(error), limit=1000)}
+
+
+def problems_of(error: HookPayloadError) -> list[str]:
+    """What is wrong with an answer, each with where in it."""
+    return [f"{where}: {what}" if where else what for where, what in error.problems]
 
 
 def explain_start(error: FlowError) -> str:
