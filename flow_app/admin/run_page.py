@@ -18,12 +18,13 @@ from flow_app.admin.run_parts import (
     HookLine,
     ProgressLine,
     read_children,
+    read_executions,
     read_hooks,
     read_parents,
     read_progress,
 )
 from flow_app.core.snapshot import RunStatus
-from flow_app.models import Event, Run
+from flow_app.models import Event, Run, StepExecution
 from flow_app.presenting import Badge, Excerpt, badges, excerpt_of, headline, look, why
 from flow_app.presenting.marks import read_marks
 from flow_app.presenting.payloads import Redact, cut
@@ -56,6 +57,7 @@ class RunPage:
     picture: Picture | None
     is_picture_whole: bool
     history: History
+    executions: list[StepExecution]
     hooks: list[HookLine]
     progress: list[ProgressLine]
     children: list[ChildLine]
@@ -87,6 +89,7 @@ def read_page(run: Run, *, asked: QueryDict, shows_payloads: bool, redact: Redac
         picture=draw(timeline(reversed(read_marks(drawn))), now=now, page=_number(asked.get(LANES))),
         is_picture_whole=run.last_sequence <= MARKS,
         history=read_history(run, upto=upto, redact=redact if shows_payloads else None),
+        executions=read_executions(run) if run.steps_out else [],
         hooks=read_hooks(run, redact=redact if shows_payloads else None),
         progress=read_progress(run),
         children=read_children(run),

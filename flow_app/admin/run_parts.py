@@ -13,7 +13,7 @@ from django.db.models.lookups import LessThanOrEqual
 
 from flow_app.admin.history import LARGEST
 from flow_app.core.snapshot import HookStatus
-from flow_app.models import ChildOperation, Hook, Progress, Run
+from flow_app.models import ChildOperation, Hook, Progress, Run, StepExecution
 from flow_app.presenting import Excerpt, excerpt_of, mask_token
 from flow_app.presenting.payloads import Redact, cut
 from flow_app.presenting.waiting import described
@@ -85,6 +85,12 @@ def _hook(hook: Any, *, redact: Redact | None) -> HookLine:
         resolved_by=hook.resolved_by,
         received=received,
     )
+
+
+def read_executions(run: Run) -> list[StepExecution]:
+    """The steps that are with the workers, or on their way."""
+    rows = StepExecution.objects.using(run._state.db).filter(run=run.pk).defer("input", "retry", "spec")
+    return list(rows.order_by("pk")[:MOST])
 
 
 def read_progress(run: Run) -> list[ProgressLine]:

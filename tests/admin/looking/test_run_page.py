@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from flow_app import HookMetadata, WorkflowProgress, get_engine, workflow
 from flow_app.admin import RunAdmin
-from flow_app.models import Hook, Run
+from flow_app.models import Hook, Run, StepExecution
+from flow_app.templatetags.flow_app_moments import moment
 from tests.admin.looking import stories
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -236,3 +237,21 @@ def test_who_may_not_look_gets_no_page_and_no_live_part(client, viewer):
         assert client.get(url).status_code == 403
     assert viewer.get(stories.page(run).replace(str(run.pk), "999999")).status_code == 404
     assert viewer.get(stories.live(run).replace(str(run.pk), "999999")).status_code == 404
+
+
+def test_steps_with_the_workers_are_named_with_their_worker(boss):
+    run = stories.run_of("order")
+    StepExecution.objects.create(
+        run=run, step_id="far away", attempt=2, step_name="say", input="1", retry="{}", spec="{}", worker="celery@one"
+    )
+    Run.objects.filter(pk=run.pk).update(steps_out=1)
+    text = shown(boss, run)
+    assert "far away" in text
+    assert "celery@one" in text
+
+
+@pytest.mark.parametrize("use_tz", [True, False])
+def test_times_are_in_the_zone_of_the_site(settings, use_tz):
+    settings.USE_TZ, settings.TIME_ZONE = use_tz, "Europe/Berlin"
+    assert ">March 4, 2026 13:00:05<" in moment(datetime(2026, 3, 4, 12, 0, 5, tzinfo=UTC))
+    assert moment(None) == ""
