@@ -6,7 +6,7 @@
     ├── NonDeterministicError, InvalidTransitionError, ReplayLimitExceededError
     ├── EventConflictError, LeaseLostError, StepLeaseLostError, AttemptEndedError, StoreError
     ├── HookTokenNotFoundError, HookTokenConflictError, HookTokenKeyMissingError, HookConflictError
-    ├── HookPayloadError
+    ├── HookPayloadError, HookSchemaError
     ├── ProgressConflictError, ChildOperationConflictError
     ├── InvalidWorkflowError, WorkflowNotRegisteredError, StepNotRegisteredError
     └── PayloadError, RuntimeFailureError, ConfigurationError
@@ -282,6 +282,20 @@ class HookPayloadError(FlowError):
         super().__init__(f"Hook {hook_id!r} stays open, for its answer is not as declared: {said}.")
         self.hook_id = hook_id
         self.problems = tuple(problems)
+
+
+class HookSchemaError(FlowError):
+    """What a hook declares about its answers is no JSON Schema, or refers to one elsewhere, so none can be checked."""
+
+    code = "hook_schema"
+
+    def __init__(self, hook_id: str, reason: str) -> None:
+        super().__init__(
+            f"The payload schema of hook {hook_id!r} cannot be used: {reason}. Correct the workflow; the engine's "
+            "verbs answer the hook unchecked."
+        )
+        self.hook_id = hook_id
+        self.reason = reason
 
 
 class ProgressConflictError(FlowError):

@@ -15,9 +15,11 @@ import flow_app
 
 PACKAGE = Path(flow_app.__file__).parent
 ROOMS = [
-    room for room in ["core", "authoring", "engine", "store", "models", "dispatch"] if find_spec(f"flow_app.{room}")
+    room
+    for room in ["core", "authoring", "engine", "store", "models", "dispatch", "answering", "presenting"]
+    if find_spec(f"flow_app.{room}")
 ]
-OPTIONAL = {"celery", "django_filters", "drf_spectacular", "kombu", "redis", "rest_framework"}
+OPTIONAL = {"celery", "django_filters", "drf_spectacular", "jsonschema", "kombu", "redis", "rest_framework"}
 
 SETUP = """
 import django

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from flow_app.core.payload import clean_text
-from flow_app.errors import ConfigurationError, HookPayloadError
+from flow_app.errors import ConfigurationError, HookPayloadError, HookSchemaError
 
 _SHOWN = 20
 _LINE = 300
@@ -16,8 +16,8 @@ _LINE = 300
 def check_answer(hook_id: str, metadata: Any, payload: Any) -> None:
     """Check an answer, plain JSON, against the ``payload_schema`` in the hook's metadata, if there is one.
 
-    Raises HookPayloadError when it does not fit, and ConfigurationError when nothing can: the schema is none, or
-    refers to a document elsewhere, which is never fetched; or the ``jsonschema`` package is missing.
+    Raises HookPayloadError when it does not fit, HookSchemaError when nothing can: the schema is none, or refers to a
+    document elsewhere, which is never fetched; and ConfigurationError when the ``jsonschema`` package is missing.
     """
     schema = metadata.get("payload_schema") if isinstance(metadata, dict) else None
     if schema is None:
@@ -40,8 +40,7 @@ def _errors(hook_id: str, schema: Any, payload: Any) -> Iterable[Any]:
         checker = kind(schema, registry=referencing.Registry(), format_checker=kind.FORMAT_CHECKER)
         return list(checker.iter_errors(payload))
     except Exception as error:  # a schema may be wrong in as many ways as there are keywords
-        text = clean_text(str(error).partition("\n")[0], limit=_LINE)
-        raise ConfigurationError(f"The payload schema of hook {hook_id!r} cannot be used: {text}") from error
+        raise HookSchemaError(hook_id, clean_text(str(error).partition("\n")[0], limit=_LINE)) from error
 
 
 def _problem(error: Any) -> tuple[str, str]:

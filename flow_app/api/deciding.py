@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
 from flow_app.answering import check_answer
 from flow_app.api.committing import commit
 from flow_app.api.fields import plain
@@ -17,9 +20,15 @@ from flow_app.errors import HookConflictError, RunTerminalError
 from flow_app.models import Hook
 
 _GONE = {
-    HookStatus.DISPOSED: ("hook_disposed", "The hook was withdrawn, and takes no answer any more."),
-    HookStatus.EXPIRED: ("hook_expired", "The hook's deadline has passed, and it takes no answer any more."),
-    HookStatus.CANCELLED: ("hook_cancelled", "The run has ended or is being cancelled: the hook takes no answer."),
+    HookStatus.DISPOSED: ("hook_disposed", gettext_lazy("The hook was withdrawn, and takes no answer any more.")),
+    HookStatus.EXPIRED: (
+        "hook_expired",
+        gettext_lazy("The hook's deadline has passed, and it takes no answer any more."),
+    ),
+    HookStatus.CANCELLED: (
+        "hook_cancelled",
+        gettext_lazy("The run has ended or is being cancelled: the hook takes no answer."),
+    ),
 }
 
 
@@ -50,6 +59,6 @@ def _refused(hook: Hook, *, now: datetime) -> Refused:
     stands = {"status": status.value, "payload": plain(hook.received), "resolved_at": hook.resolved_at}
     standing = dict(FlowStanding(stands).data)
     if status is HookStatus.RECEIVED:
-        return Refused(409, "hook_conflict", "The hook is answered already, in another way.", standing=standing)
+        return Refused(409, "hook_conflict", _("The hook is answered already, in another way."), standing=standing)
     code, text = _GONE.get(status, _GONE[HookStatus.CANCELLED])
-    return Refused(410, code, text, standing=standing)
+    return Refused(410, code, str(text), standing=standing)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from django.utils.translation import gettext as _
 from rest_framework import serializers
 
 from flow_app import conf
@@ -70,7 +71,7 @@ class AnyJson(serializers.JSONField):
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            raise serializers.ValidationError("is not valid JSON", code="invalid") from None
+            raise serializers.ValidationError(_("is not valid JSON"), code="invalid") from None
 
 
 class Words(serializers.CharField):

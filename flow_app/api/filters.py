@@ -9,6 +9,7 @@ import django_filters
 from django import forms
 from django.apps import apps
 from django.db.models import QuerySet
+from django.utils.translation import gettext as _
 from django_filters import rest_framework as filters
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -29,7 +30,7 @@ class _InstantField(django_filters.fields.IsoDateTimeField):
         try:
             return cleaned if cleaned is None else cleaned.astimezone(UTC)
         except (OverflowError, ValueError):
-            raise forms.ValidationError("Enter a time that a calendar has.", code="invalid") from None
+            raise forms.ValidationError(_("Enter a time that a calendar has."), code="invalid") from None
 
 
 class InstantFilter(filters.IsoDateTimeFilter):
@@ -90,7 +91,7 @@ class HookFilters(filters.FilterSet):
 def _label(pair: str) -> tuple[str, str]:
     name, colon, value = pair.partition(":")
     if not colon:
-        raise ValidationError({"label": ["Write name:value."]}, code="invalid")
+        raise ValidationError({"label": [_("Write name:value.")]}, code="invalid")
     return name, value
 
 
@@ -102,7 +103,7 @@ class FlowFilterBackend(filters.DjangoFilterBackend):
         known = {*PARAMETERS, api_settings.URL_FORMAT_OVERRIDE, *view.other_parameters}
         if filterset is not None:
             known |= set(filterset.base_filters)
-        if strangers := {name: ["There is no such filter."] for name in request.query_params if name not in known}:
+        if strangers := {name: [_("There is no such filter.")] for name in request.query_params if name not in known}:
             raise ValidationError(strangers, code="unknown")
         filtered: QuerySet[Any] = super().filter_queryset(request, queryset, view)
         return filtered

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from django.http import QueryDict
+from django.utils.translation import gettext as _
 from rest_framework import serializers
 
 from flow_app import conf
@@ -85,7 +86,7 @@ class FlowTermination(FlowReason):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         deadline: datetime | None = attrs["deadline"]
         if attrs["cause"] == "timeout" and deadline is None:
-            raise serializers.ValidationError({"deadline": ["A timeout has a deadline."]}, code="required")
+            raise serializers.ValidationError({"deadline": [_("A timeout has a deadline.")]}, code="required")
         return attrs
 
 

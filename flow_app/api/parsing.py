@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping
 from typing import IO, Any
 
+from django.utils.translation import gettext as _
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
 
@@ -28,7 +29,7 @@ class LimitedJSONParser(JSONParser):
         try:
             return super().parse(io.BytesIO(body), media_type, context)
         except RecursionError:
-            raise ParseError("JSON parse error - it is nested too deeply") from None
+            raise ParseError(_("JSON parse error - it is nested too deeply")) from None
 
 
 def _encoding(context: Mapping[str, Any] | None) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -33,7 +35,7 @@ _STATUS: tuple[tuple[type[FlowError], int], ...] = (
     (errors.HookTokenConflictError, 409),
     (errors.ProgressConflictError, 409),
     (errors.ChildOperationConflictError, 409),
-    (errors.ConfigurationError, 409),
+    (errors.HookSchemaError, 409),
     (errors.RuntimeBuildUnavailableError, 503),
     (errors.RuntimeBuildRouteNotFoundError, 503),
     (errors.EventConflictError, 503),
@@ -56,7 +58,7 @@ class Refused(exceptions.APIException):
 
 class TooLarge(exceptions.APIException):
     status_code = 413
-    default_detail = "The body is larger than this site takes."
+    default_detail = gettext_lazy("The body is larger than this site takes.")
     default_code = "too_large"
 
 
@@ -82,7 +84,7 @@ def problem_response(error: exceptions.APIException, response: Response) -> Resp
     problem: dict[str, Any] = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status}
     problem["code"] = _code(error)
     if isinstance(error, exceptions.ValidationError):
-        problem["detail"] = "Some of what was sent is not valid."
+        problem["detail"] = _("Some of what was sent is not valid.")
         problem["errors"] = list(_items(error.get_full_details(), ""))
     else:
         problem["detail"] = str(error.detail)

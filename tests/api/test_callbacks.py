@@ -232,5 +232,5 @@ def test_an_answer_that_is_not_as_declared_leaves_the_hook_open(api: APIClient, 
 @pytest.mark.parametrize("schema", [{"type": 5}, {"$ref": "http://127.0.0.1:9/schema"}, {"$schema": 1}, "text"])
 def test_a_schema_that_is_none_refuses_and_fetches_nothing(api: APIClient, anonymous: APIClient, schema) -> None:
     start(api, "approval", {"token": "tok", "schema": schema}, run_id="r1")
-    refused(post(anonymous, "callbacks/tok", {"approved": True}), 409, "configuration")
+    refused(post(anonymous, "callbacks/tok", {"approved": True}), 409, "hook_schema")
     assert not decisions("r1")

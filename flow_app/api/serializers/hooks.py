@@ -26,6 +26,7 @@ class FlowHook(Read):
     subject = serializers.SerializerMethodField()
     labels = serializers.SerializerMethodField()
     payload_schema = serializers.SerializerMethodField(help_text="JSON Schema of its answer, if it declares one.")
+    created_at = Instant(allow_null=True, help_text="Since when it waits, as far as that was kept.")
     expires_at = Instant(allow_null=True)
     resolved_at = Instant(allow_null=True)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from django.db.models import QuerySet
+from django.utils.translation import gettext as _
 from rest_framework.exceptions import NotFound, PermissionDenied, ValidationError
 from rest_framework.generics import GenericAPIView
 from rest_framework.parsers import FormParser, MultiPartParser
@@ -67,10 +68,10 @@ class FlowView(ProblemMixin, GenericAPIView[Any]):
     def shows_payloads(self) -> bool:
         """Does the caller ask for payloads? Raises PermissionDenied when he may not see them."""
         asked = self.request.query_params.getlist("include")
-        if strangers := set(asked) - {"payload"}:
-            raise ValidationError({"include": [f"Only `payload` can be included, not {', '.join(sorted(strangers))}."]})
+        if set(asked) - {"payload"}:
+            raise ValidationError({"include": [_("Only `payload` can be included.")]})
         if asked and not self.request.user.has_perm(VIEW_PAYLOAD):
-            raise PermissionDenied("To see payloads takes the permission flow_app.view_payload.")
+            raise PermissionDenied(_("To see payloads takes the permission flow_app.view_payload."))
         return bool(asked)
 
     # --- what there is ------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponseBase
+from django.utils.translation import gettext as _
 from rest_framework.exceptions import ParseError
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
@@ -82,7 +83,7 @@ class CallbackView(ProblemMixin, GenericAPIView[Any]):
     def find_hook(self) -> Hook:
         hook = hook_behind(self.token(), using=conf.options().database)
         if hook is None:
-            raise Refused(404, "hook_token_not_found", "No hook has this token (not shown), nor ever had.")
+            raise Refused(404, "hook_token_not_found", _("No hook has this token (not shown), nor ever had."))
         return hook
 
     @property
@@ -92,7 +93,7 @@ class CallbackView(ProblemMixin, GenericAPIView[Any]):
     def _answer(self) -> Any:
         """The body. Raises ParseError for none: `null` is an answer, nothing is not."""
         if self.request.META.get("CONTENT_LENGTH") in (None, "", "0"):
-            raise ParseError("Send the answer as JSON; `null` is one, an empty body is not.")
+            raise ParseError(_("Send the answer as JSON; `null` is one, an empty body is not."))
         return AnyJson().to_internal_value(self.request.data)
 
     def show(self, hook: Hook, *, is_old: bool = False) -> Response:
@@ -130,9 +131,10 @@ class BearerCallbackView(CallbackView):
         return super().delete(request, **kwargs)
 
     def token(self) -> str:
-        kind, _, token = str(self.request.META.get("HTTP_AUTHORIZATION") or "").partition(" ")
-        if kind.lower() != "bearer" or not token.strip():
+        header = str(self.request.META.get("HTTP_AUTHORIZATION") or "")
+        kind, token = header[:7].lower(), header[7:].strip()
+        if kind != "bearer " or not token:
             raise Refused(
-                401, "not_authenticated", "Send the hook's token as Authorization: Bearer.", auth_header="Bearer"
+                401, "not_authenticated", _("Send the hook's token as Authorization: Bearer."), auth_header="Bearer"
             )
-        return token.strip().encode("latin-1", "replace").decode("utf-8", "replace")
+        return token.encode("latin-1", "replace").decode("utf-8", "replace")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from django.utils.translation import gettext as _
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -46,7 +47,7 @@ class RunEvents(FlowView):
     def _after(self) -> int:
         text = self.request.query_params.get("after", "0")
         if not (text.isascii() and text.isdigit() and len(text) < 19):
-            raise ValidationError({"after": ["Send the number of an event."]}, code="invalid")
+            raise ValidationError({"after": [_("Send the number of an event.")]}, code="invalid")
         return int(text)
 
 
@@ -187,4 +188,4 @@ class RunChildren(FlowView):
 
     @staticmethod
     def _no_target() -> ValidationError:
-        return ValidationError({"flow_run_id": ["There is no such run."]}, code="run_not_found")
+        return ValidationError({"flow_run_id": [_("There is no such run.")]}, code="run_not_found")

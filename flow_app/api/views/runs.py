@@ -9,6 +9,7 @@ from typing import Any
 
 from django.http import HttpResponseBase
 from django.utils.cache import get_conditional_response
+from django.utils.translation import gettext as _
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -98,7 +99,7 @@ class RunList(RunView):
         if key is None:
             return None
         if not _KEY.fullmatch(key):
-            raise ValidationError({"Idempotency-Key": ["Send 1 to 255 printable ASCII characters without spaces."]})
+            raise ValidationError({"Idempotency-Key": [_("Send 1 to 255 printable ASCII characters without spaces.")]})
         return "key-" + hashlib.sha256(f"{self.request.user.pk}\0{key}".encode()).hexdigest()[:40]
 
     def _refuse_hidden(self, run_id: str | None) -> None:
@@ -106,7 +107,7 @@ class RunList(RunView):
         if run_id is None or not Run.objects.using(self.using).with_id(run_id).exists():
             return
         if not self.visible_runs().with_id(run_id).exists():
-            raise Refused(409, "run_conflict", "This run id is taken.")
+            raise Refused(409, "run_conflict", _("This run id is taken."))
 
 
 class RunDetail(RunView):

@@ -31,6 +31,7 @@ CODES = {
     "HookTokenKeyMissingError": "hook_token_key_missing",
     "HookConflictError": "hook_conflict",
     "HookPayloadError": "hook_payload",
+    "HookSchemaError": "hook_schema",
     "ProgressConflictError": "progress_conflict",
     "ChildOperationConflictError": "child_operation_conflict",
     "InvalidWorkflowError": "invalid_workflow",
@@ -94,6 +95,7 @@ EXAMPLES = [
         "hook 'h' of run 'r'",
     ),
     (errors.HookTokenKeyMissingError("r", "h"), {"run_id": "r", "hook_id": "h"}, "SECRET_KEY_FALLBACKS"),
+    (errors.HookSchemaError("h", "no"), {"hook_id": "h", "reason": "no"}, "hook 'h' cannot be used: no."),
     (
         errors.HookPayloadError("h", [("/amount", "is no number")]),
         {"hook_id": "h", "problems": (("/amount", "is no number"),)},
