@@ -2,6 +2,7 @@
 # make demo    set up and run the example project's invoices to their end: worker and beat in one process, on SQLite;
 #              make demo BROKER=redis://... DATABASE_URL=postgres://... the same with processes (amqp://, mysql:// too)
 # make contract   hold the API against its description: schemathesis, and a generated client that runs an approval
+# make messages   bring the catalogues of translations up to date, and compile them
 # make check   all that has to hold before a commit: lint, migrations, test
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ DEMO := demo.sqlite3
 BROKER ?= memory://
 DATABASE_URL ?= sqlite:///$(DEMO)
 
-.PHONY: test contract demo lint format migrations check install install-dev clean
+.PHONY: test contract demo messages lint format migrations check install install-dev clean
 
 test: install
 	$(BIN)/python -m pytest $(ARGS)
@@ -27,6 +28,12 @@ demo: install
 
 contract: $(VENV)-contract/.installed
 	$(VENV)-contract/bin/python -m pytest tests/contract $(ARGS)
+
+# Needs GNU gettext.
+messages: install
+	cd flow_app && ../$(BIN)/django-admin makemessages -l de -l en --no-wrap --no-location --no-obsolete
+	sed -i '/^"POT-Creation-Date/d' flow_app/locale/*/LC_MESSAGES/django.po
+	cd flow_app && ../$(BIN)/django-admin compilemessages -l de
 
 lint: install-dev
 	$(BIN)/ruff check

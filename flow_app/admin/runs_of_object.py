@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.contrib.admin.utils import flatten_fieldsets
 from django.db.models import Model
+from django.forms import Media
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -15,7 +16,6 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from flow_app import conf
 from flow_app.models import Run
 from flow_app.presenting import badges, glance, headline
 
@@ -37,42 +37,58 @@ class FlowRunsMixin(Base):
             def flow_subject(self, obj):
                 return f"invoice:{obj.number}"
 
-    A project that lists its ``fieldsets`` may place ``flow_runs`` itself; else it comes last.
+    A project that lists its ``fieldsets`` may place ``"flow_runs"`` itself; else it comes last.
     """
 
     def flow_subject(self, obj: Any) -> str:
         """The subject of the object's runs: ``order:7`` for the order with the primary key 7, unless overridden."""
         return f"{obj._meta.model_name}:{obj.pk}"
 
+    @property
+    def media(self) -> Media:
+        return super().media + Media(css={"all": ["flow_app/flow_app.css"]})
+
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
-        fields = super().get_readonly_fields(request, obj)
-        return [*fields, _RUNS] if self._shows_runs(request, obj) and _RUNS not in fields else fields
+        fields = [field for field in super().get_readonly_fields(request, obj) if field != _RUNS]
+        return [*fields, self._field(request)] if self._shows_runs(request, obj) else fields
 
     def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
         """Where the project placed it, else last; nowhere, for who may not see runs."""
-        sets = super().get_fieldsets(request, obj)
-        placed = _RUNS in flatten_fieldsets(sets)
-        if self._shows_runs(request, obj):
-            return sets if placed else [*sets, (_("Workflows"), {"fields": (_RUNS,)})]
-        return [_without_runs(*fieldset) for fieldset in sets] if placed else sets
+        shown = [self._field(request)] if self._shows_runs(request, obj) else []
+        sets: Any = [_placed(*fieldset, shown=shown) for fieldset in super().get_fieldsets(request, obj)]
+        if not shown or shown[0] in flatten_fieldsets(sets):
+            return sets
+        return [*sets, (_("Workflows"), {"fields": shown})]
 
-    @admin.display(description=_("runs"))
-    def flow_runs(self, obj: Any) -> SafeString:
-        subject, site = self.flow_subject(obj), self.admin_site.name
-        found = Run.objects.using(conf.options().database).about(subject).order_by("-pk")
+    def _field(self, request: HttpRequest) -> Any:
+        """The field of one request, always the same: what it shows depends on who asks."""
+        known = getattr(request, "_flow_app_runs", None)
+        if known is None:
+
+            @admin.display(description=_("runs"))
+            def flow_runs(obj: Any) -> SafeString:
+                return self._runs_of(request, obj)
+
+            known = request._flow_app_runs = flow_runs  # type: ignore[attr-defined]
+        return known
+
+    def _runs_of(self, request: HttpRequest, obj: Any) -> SafeString:
+        """The latest runs, of those that the admin of runs lets this user see."""
+        subject, site = self.flow_subject(obj), self.admin_site
+        found = site.get_model_admin(Run).get_queryset(request).filter(subject=subject).order_by("-pk")
         runs = list(found.defer("labels")[: MOST + 1])
         waiting, now = glance(runs[:MOST]), timezone.now()
         lines = [
             {
                 "run": run,
-                "url": reverse("admin:flow_app_run_change", args=[run.pk], current_app=site),
+                "url": reverse("admin:flow_app_run_change", args=[run.pk], current_app=site.name),
                 "badges": badges(run, now=now),
                 "headline": headline(run, waiting.get(run.pk), now=now),
             }
             for run in runs[:MOST]
         ]
         query = urlencode({"subject": subject})
-        all_url = f"{reverse('admin:flow_app_run_changelist', current_app=site)}?{query}"
+        all_url = f"{reverse('admin:flow_app_run_changelist', current_app=site.name)}?{query}"
         context = {"lines": lines, "all_url": all_url if len(runs) > MOST else ""}
         return render_to_string("admin/flow_app/runs_of_object.html", context)
 
@@ -81,5 +97,7 @@ class FlowRunsMixin(Base):
         return obj is not None and self.admin_site.is_registered(Run) and request.user.has_perm("flow_app.view_run")
 
 
-def _without_runs(name: Any, options: Any) -> tuple[Any, dict[str, Any]]:
-    return name, {**options, "fields": [field for field in options["fields"] if field != _RUNS]}
+def _placed(name: Any, options: Any, *, shown: list[Any]) -> tuple[Any, dict[str, Any]]:
+    """The fieldset with the field itself in the place of its name, or without it."""
+    fields = [item for field in options["fields"] for item in (shown if field == _RUNS else [field])]
+    return name, {**options, "fields": fields}

@@ -30,7 +30,36 @@ class PlainVendorAdmin(FlowRunsMixin, admin.ModelAdmin):
 runs_only = admin.AdminSite(name="runs_only")
 runs_only.register(Run, RunAdmin)
 
+placed = admin.AdminSite(name="placed")
+
+
+class Mine:
+    """Shows what is ours."""
+
+    def get_queryset(self, request):
+        return super().get_queryset(request).exclude(**self.others)
+
+
+@admin.register(Run, site=placed)
+class MyRunAdmin(Mine, RunAdmin):
+    others = {"run_id": "theirs"}
+
+
+@admin.register(Hook, site=placed)
+class MyHookAdmin(Mine, HookAdmin):
+    others = {"run__run_id": "theirs"}
+
+
+@admin.register(Vendor, site=placed)
+class PlacedVendorAdmin(FlowRunsMixin, admin.ModelAdmin):
+    fieldsets = (("Vendor", {"fields": ("code", "flow_runs", "name")}),)
+
+    class Media:
+        css = {"all": ["own.css"]}
+
+
 urlpatterns = [
+    path("placed/", placed.urls),
     path("office/", office.urls),
     path("alone/", alone.urls),
     path("runs-only/", runs_only.urls),

@@ -148,3 +148,30 @@ def test_a_site_without_runs_shows_the_object_all_the_same(root, vendor):
     run_of("asks", run_id="r1", subject=f"vendor:{vendor.pk}")
     page = root.get(address("invoices_vendor_change", vendor.pk, site="alone")).content.decode()
     assert ">r1<" not in page
+
+
+def test_runs_can_be_placed_and_styled(root, vendor):
+    run_of("asks", run_id="r1", subject=f"vendor:{vendor.pk}")
+    page = root.get(address("invoices_vendor_change", vendor.pk, site="placed")).content.decode()
+    assert page.index(">r1<") < page.index('name="name"')
+    assert page.count(">r1<") == 1
+    assert "flow_app/flow_app.css" in page
+    assert "own.css" in page
+    assert root.get(address("invoices_vendor_add", site="placed")).status_code == 200
+
+
+def test_who_sees_some_of_the_runs_acts_on_those_alone(root, vendor):
+    """``get_queryset`` of the project's own admins decides, on every page and for every act."""
+    for run_id in ("mine", "theirs"):
+        run_of("asks", run_id=run_id, subject=f"vendor:{vendor.pk}")
+    mine, theirs = (Hook.objects.get(run__run_id=run_id) for run_id in ("mine", "theirs"))
+    page = root.get(address("invoices_vendor_change", vendor.pk, site="placed")).content.decode()
+    assert ">mine<" in page
+    assert ">theirs<" not in page
+    for target, name in ((theirs, "approve"), (theirs.run, "cancel")):
+        url = pages.act(target, name, site="placed")
+        assert root.get(url).status_code == root.post(url).status_code == 404
+    data = {"action": "pause", ACTION_CHECKBOX_NAME: [mine.run.pk, theirs.run.pk], "confirmed": "yes"}
+    response = root.post(address("flow_app_run_changelist", site="placed"), data, follow=True)
+    assert pages.said(response) == ["Pause: done for 1 run."]
+    assert root.post(pages.act(mine, "approve", site="placed")).status_code == 302
