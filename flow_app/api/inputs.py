@@ -47,7 +47,7 @@ class FlowStart(serializers.Serializer[Any]):
 
     workflow = Id(help_text="The name it is registered under.")
     input = AnyJson(required=False, default=None)
-    run_id = RunId(required=False, help_text="Made up if it is left out.")
+    run_id = RunId(required=False, allow_blank=True, default="", help_text="Made up if it is left out.")
     subject = Id(required=False, allow_blank=True, default="", help_text="The business object that it is about.")
     labels = Labels(required=False, default=dict)
 
@@ -121,10 +121,16 @@ class FlowChildInput(serializers.Serializer[Any]):
     reference_id = Id()
     kind = Id()
     operation_id = Id()
-    flow_run_id = RunId(required=False, allow_null=True, default=None, help_text="The run, if it is one of this site.")
+    flow_run_id = RunId(
+        required=False,
+        allow_null=True,
+        allow_blank=True,
+        default=None,
+        help_text="The run, if it is one of this site.",
+    )
     metadata = AnyJson(required=False, default=None)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        child = ChildOperationReference(**attrs)
+        child = ChildOperationReference(**{**attrs, "flow_run_id": attrs["flow_run_id"] or None})
         checked(lambda: child.to_payload(limits=conf.options().limits))
         return {"child": child}

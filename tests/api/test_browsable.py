@@ -200,3 +200,21 @@ def _quoted(text: str) -> str:
 def test_pages_work_where_the_filters_templates_are_not_installed(person: Client, settings, engine) -> None:
     settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app != "django_filters"]
     assert re.search("<title>", look(person, "runs")[1])
+
+
+def test_a_link_in_a_mail_offers_an_empty_box(engine: FlowEngine) -> None:
+    """Whoever presses the button unread sends nothing, and nothing is no answer."""
+    engine.start("approval", {"token": "tok"}, run_id="r1")
+    _, text = look(Client(headers=HTML), "callbacks/tok")
+    assert re.search(r"<textarea[^>]*name=\"_content\"[^>]*>\s*</textarea>", text)
+
+
+def test_the_form_of_a_hook_offers_an_approval(person: Client, engine: FlowEngine) -> None:
+    engine.start("approval", run_id="r1")
+    _, text = look(person, "runs/r1/hooks/decision")
+    assert "&quot;approved&quot;: true" in text
+
+
+def test_what_the_raw_form_offers_for_a_start_is_good_enough(api: APIClient) -> None:
+    offered = {"workflow": "echo", "input": None, "run_id": "", "subject": "", "labels": {}}
+    assert post(api, "runs", offered).status_code == 201

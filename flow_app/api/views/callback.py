@@ -7,7 +7,6 @@ from typing import Any
 from django.http import HttpResponseBase
 from django.utils.translation import gettext as _
 from rest_framework.exceptions import ParseError
-from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -34,13 +33,9 @@ _FIRST_WINS = (
 )
 
 
-class CallbackView(ProblemMixin, GenericAPIView[Any]):
+class CallbackView(ProblemMixin):
     """One hook, by its token. Looking decides nothing; send an answer, or delete the hook to withdraw it."""
 
-    queryset = Hook.objects.all()
-    serializer_class = FlowHook
-    pagination_class = None
-    filter_backends = ()
     parser_classes = (LimitedJSONParser,)
     # The token is the whole authority. No cookie is looked at, so no other site can borrow one; and a bearer token
     # is not taken for one of the project's own.

@@ -7,6 +7,7 @@ from typing import Any
 from django.http import Http404
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
 
 from flow_app.api import deciding
 from flow_app.api.filters import HookFilters
@@ -80,6 +81,13 @@ class HookDetail(FlowView):
         hook = self.find_hook()
         deciding.dispose(self.engine, hook, actor=self.actor)
         return self.show(hook, is_old=True)
+
+    def get_serializer(self, *args: Any, **kwargs: Any) -> BaseSerializer[Any]:
+        """The form of the browsable pages says, to begin with, what approvers say most."""
+        serializer = super().get_serializer(*args, **kwargs)
+        if isinstance(serializer, FlowAnswer):
+            serializer.fields["payload"].initial = {"approved": True}
+        return serializer
 
     def find_hook(self) -> Hook:
         """The hook that the address names. Raises Http404, also for one that is not for the caller to see."""

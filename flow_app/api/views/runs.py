@@ -77,7 +77,7 @@ class RunList(RunView):
     )
     def post(self, request: Request, **kwargs: Any) -> Response:
         sent = self.sent()
-        run_id = sent.get("run_id") or self._id_of_key()
+        run_id = sent["run_id"] or self._id_of_key()
         self._refuse_hidden(run_id)
         started = self.commit(
             lambda: self.engine.ensure_started(
