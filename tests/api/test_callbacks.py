@@ -129,6 +129,15 @@ def test_a_token_that_was_never_issued_is_not_found(anonymous: APIClient) -> Non
         assert "nope" not in str(refused(response, 404, "hook_token_not_found"))
 
 
+def test_a_token_is_not_logged(api: APIClient, anonymous: APIClient, caplog: pytest.LogCaptureFixture) -> None:
+    start(api, "approval", {"token": "s3cret", "schema": True}, run_id="r1")
+    for body in ({}, {"approved": True}, {"approved": False}):
+        post(anonymous, "callbacks/s3cret", body)
+    post(anonymous, "callbacks/s3cret-too", 1)
+    anonymous.put(BASE + "callbacks/s3cret")
+    assert "s3cret" not in caplog.text
+
+
 def test_the_active_hook_goes_before_the_one_last_closed(api: APIClient, anonymous: APIClient) -> None:
     for run_id in ("r1", "r2"):
         start(api, "approval", {"token": "order:1"}, run_id=run_id)

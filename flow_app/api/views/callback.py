@@ -97,7 +97,8 @@ class CallbackView(ProblemMixin):
         return Response(dict(FlowHook(hook, context={"now": get_engine().store.clock.now()}).data))
 
     def finalize_response(self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any) -> Any:
-        """The address is a secret: no cache keeps it, and no link leads it on."""
+        """The address is a secret: no cache keeps it, no link leads it on, and Django logs no refusal of it."""
+        response._has_been_logged = True  # type: ignore[attr-defined]
         response["Cache-Control"] = "no-store"
         response["Referrer-Policy"] = "no-referrer"
         return super().finalize_response(request, response, *args, **kwargs)
