@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from celery import Task
 from kombu.exceptions import OperationalError
 from rest_framework.test import APIClient
 
@@ -73,6 +74,23 @@ def test_all_verbs_work_while_the_broker_is_down(
     assert post(api, "runs/r2/cancel").status_code == 202
     assert post(api, "runs/r3/force-cancel").status_code == 200
     assert all(run.wake_at is not None for run in Run.objects.filter(run_id__in=("r1", "r2")))  # they are found again
+
+
+def test_celery_without_a_broker_changes_no_answer(api: APIClient, anonymous: APIClient, settings, monkeypatch) -> None:
+    sent: list[object] = []
+
+    def no_broker(task: Task, args: object = None, **options: object) -> None:
+        sent.append(args)
+        raise OperationalError("no broker")
+
+    settings.FLOW_APP = {"DISPATCHER": "flow_app.dispatch.CeleryDispatcher"}
+    monkeypatch.setattr(Task, "apply_async", no_broker)
+    assert post(api, "runs", {"workflow": "approval", "input": {"token": "tok"}, "run_id": "r1"}).status_code == 201
+    get_engine().drive("r1")  # a worker's tick
+    assert post(anonymous, "callbacks/tok", 1).status_code == 200
+    assert post(anonymous, "callbacks/tok", 1).status_code == 200
+    assert post(api, "runs/r1/cancel").status_code == 202
+    assert sent == [("r1",)] * 4
 
 
 def test_an_answer_that_was_lost_is_repeated_and_wakes_the_run(
