@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from django.contrib import messages
+from django.contrib import admin, messages
 from django.contrib.admin import ModelAdmin, helpers
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
@@ -33,13 +32,20 @@ _NAMED = 5
 _CONFIRMED = "confirmed"
 
 
-def actions_of(acts: Sequence[Act], request: HttpRequest) -> dict[str, tuple[Any, str, str]]:
-    """The acts that this user may do, as Django's changelist wants its actions."""
-    allowed = [act for act in acts if may(request, act)]
-    return {_name(act): (partial(act_on_many, act), _name(act), str(act.label)) for act in allowed}
+def action_of(act: Act) -> Callable[..., HttpResponse | None]:
+    """The act, as an action of Django's changelist."""
+
+    @admin.action(permissions=[act.permission], description=act.label)  # type: ignore[arg-type]
+    def action(model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Run]) -> HttpResponse | None:
+        return act_on_many(act, model_admin, request, queryset)
+
+    action.__name__ = _name(act)
+    return action
 
 
-def act_on_many(act: Act, admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Run]) -> HttpResponse | None:
+def act_on_many(
+    act: Act, model_admin: ModelAdmin[Any], request: HttpRequest, queryset: QuerySet[Run]
+) -> HttpResponse | None:
     """Ask first; when that is confirmed, act, and say what came of it. None: back to the list."""
     if not may(request, act):
         raise PermissionDenied
@@ -47,10 +53,10 @@ def act_on_many(act: Act, admin: ModelAdmin[Any], request: HttpRequest, queryset
     keys, more = keys[:MOST], len(keys) > MOST
     form = act.form(request.POST if _CONFIRMED in request.POST else None)
     if not form.is_valid():
-        return _ask(act, admin, request, form, keys, more=more)
+        return _ask(act, model_admin, request, form, keys, more=more)
     tally = Tally(act)
-    for run in _runs(admin, request, keys):
-        tally.add(run, _do(act, admin, request, run, form))
+    for run in _runs(model_admin, request, keys):
+        tally.add(run, _do(act, model_admin, request, run, form))
     tally.tell(request)
     return None
 
@@ -90,30 +96,30 @@ class Tally:
         return text % {"act": self.act.label, "count": count, **values}
 
 
-def _do(act: Act, admin: ModelAdmin[Any], request: HttpRequest, run: Run, form: ActForm) -> Result:
+def _do(act: Act, model_admin: ModelAdmin[Any], request: HttpRequest, run: Run, form: ActForm) -> Result:
     """An error that nobody foresaw is one run's: the others have their turn."""
     deed = Deed(get_engine(), request.user.get_username(), run, form.cleaned_data)
     try:
-        return do(act, deed, request=request, admin=admin)
+        return do(act, deed, request=request, admin=model_admin)
     except Exception:
         logger.exception("%s failed for run %s", act.name, run.run_id, extra={"run_id": run.run_id})
         return Result(Outcome.REFUSED, _("An error occurred, which is in the log of the server."), "error")
 
 
-def _runs(admin: ModelAdmin[Any], request: HttpRequest, keys: Sequence[int]) -> Iterator[Run]:
+def _runs(model_admin: ModelAdmin[Any], request: HttpRequest, keys: Sequence[int]) -> Iterator[Run]:
     for start in range(0, len(keys), _AT_A_TIME):
-        yield from admin.get_queryset(request).filter(pk__in=keys[start : start + _AT_A_TIME]).order_by("pk")
+        yield from model_admin.get_queryset(request).filter(pk__in=keys[start : start + _AT_A_TIME]).order_by("pk")
 
 
 def _ask(
-    act: Act, admin: ModelAdmin[Any], request: HttpRequest, form: ActForm, keys: Sequence[int], *, more: bool
+    act: Act, model_admin: ModelAdmin[Any], request: HttpRequest, form: ActForm, keys: Sequence[int], *, more: bool
 ) -> HttpResponse:
-    sample = list(_runs(admin, request, keys[: _NAMED * 4]))
+    sample = list(_runs(model_admin, request, keys[: _NAMED * 4]))
     context = {
-        **admin.admin_site.each_context(request),
-        "opts": admin.opts,
+        **model_admin.admin_site.each_context(request),
+        "opts": model_admin.opts,
         "title": act.label,
-        "media": admin.media + form.media,
+        "media": model_admin.media + form.media,
         "act": act,
         "form": form,
         "count": len(keys),

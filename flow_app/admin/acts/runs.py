@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from django.contrib.admin.options import IS_POPUP_VAR
 from django.http import HttpRequest
 
-from flow_app.admin.acts.bulk import actions_of
+from flow_app.admin.acts.bulk import action_of
 from flow_app.admin.acts.buttons import RunButtons, run_buttons
 from flow_app.admin.acts.catalogue import RUN_ACTS
 from flow_app.admin.acts.start import StartMixin
@@ -20,10 +17,16 @@ class RunActsMixin(StartMixin, ActsMixin):
 
     acts = RUN_ACTS
 
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        if IS_POPUP_VAR in request.GET:
-            return {}
-        return {**super().get_actions(request), **actions_of(self.acts, request)}
+    actions = tuple(action_of(act) for act in RUN_ACTS)
+
+    def has_cancel_run_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("flow_app.cancel_run")
+
+    def has_terminate_run_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("flow_app.terminate_run")
+
+    def has_operate_run_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("flow_app.operate_run")
 
     def buttons(self, request: HttpRequest, run: Run) -> RunButtons:
         """For ``admin/flow_app/run/acts.html``, which shows them as ``acts``."""
