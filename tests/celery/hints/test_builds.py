@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from flow_app import get_engine, workflow
 from flow_app.core.tasks import DriveRun, RunStep
 from flow_app.dispatch import CeleryDispatcher, FlowScheduler, RuntimeBuildTaskRouter
 from flow_app.errors import RunNotFoundError, RuntimeBuildRouteNotFoundError, RuntimeBuildUnavailableError
-from flow_app.models import Run
 from project.celery import app as project_app
 
 QUEUES = {"v1": "flow-v1", "v2": "flow-v2"}
@@ -21,7 +18,7 @@ def deploy(flow_app):
     """The process of a build: its settings are in force from here on."""
 
     def deploy(current, **build):
-        flow_app(BUILD={"current": current, **build}, DISPATCH_GRACE=0.001)
+        flow_app(BUILD={"current": current, **build})
         return get_engine()
 
     return deploy
@@ -110,14 +107,14 @@ def test_a_step_of_its_own_goes_to_the_queue_of_its_run_s_build_or_to_its_own(en
 
 
 @pytest.fixture
-def stranded(engine, deploy, post, asks):
+def stranded(engine, deploy, post, asks, overdue):
     """A run of v1 and one of v2, both due, seen by a process of v2 that knows no way to v1."""
 
     def stranded(**build):
         ids = [deploy(build, routes=QUEUES).start(asks, run_id=f"of-{build}") for build in QUEUES]
         post.take("flow-v1")
         post.take("flow-v2")
-        Run.objects.update(wake_at=get_engine().store.clock.now() - timedelta(seconds=1))
+        overdue()
         return deploy("v2", routes={"v2": "flow-v2"}, **build), ids
 
     return stranded
@@ -179,11 +176,11 @@ def test_the_router_over_celery_queues(engine, deploy, post, asks):
     assert [sent.task for sent in post.take("mine-v1")] == ["flow_app.run_step"]
 
 
-def test_the_scheduler_over_a_router(engine, deploy, post, asks):
+def test_the_scheduler_over_a_router(engine, deploy, post, asks, overdue):
     web = deploy("v2", routes=QUEUES)
     run_id = web.start(asks)
     post.take("flow-v2")
-    Run.objects.update(wake_at=web.store.clock.now() - timedelta(seconds=1))
+    overdue()
     router = RuntimeBuildTaskRouter().with_route("v2", CeleryDispatcher(web, queue="mine-v2"))
     assert FlowScheduler(web, router).tick().run_ids == [run_id]
     assert post.queues() == {"mine-v2"}

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from celery import Celery, Task
-from django.db import transaction
+from django.db import connections, transaction
 from django.test import TestCase
 from kombu.exceptions import OperationalError
 from kombu.transport.memory import Channel, Transport
@@ -182,24 +182,21 @@ def test_due_retries_are_sent_and_not_driven_in_the_call(engine, post):
 # --- the broker is away ---------------------------------------------------------------------------------------------
 
 
-def test_field_report_10_broker_down_after_commit(engine, post, asks, away, flow_app, caplog):
+def test_field_report_10_broker_down_after_commit(engine, post, asks, away, overdue, caplog):
     """The caller gets its answer, the run is there, and the tick sends it once the broker is back."""
-    flow_app(DISPATCH_GRACE=0.001)
-    engine = get_engine()
     with caplog.at_level(logging.WARNING, "flow_app.dispatch"):
         run_id = engine.start(asks)
     assert engine.row(run_id).wake_reason == "dispatched"
     assert "the broker is away" in caplog.text
     away.undo()
+    overdue()
     report = FlowScheduler(engine).tick()
     assert report.run_ids == [run_id]
     post.deliver_all()
     assert [hook.run_id for hook in engine.list_active_hooks()] == [run_id]
 
 
-def test_field_report_10_a_publish_that_raised_may_have_been_sent(engine, post, asks, flow_app, monkeypatch):
-    flow_app(DISPATCH_GRACE=0.001)
-    engine = get_engine()
+def test_field_report_10_a_publish_that_raised_may_have_been_sent(engine, post, asks, overdue, monkeypatch):
     send = project_app.amqp.send_task_message
 
     def send_and_raise(*args, **kwargs):
@@ -209,6 +206,7 @@ def test_field_report_10_a_publish_that_raised_may_have_been_sent(engine, post, 
     with monkeypatch.context() as patch:
         patch.setattr(project_app.amqp, "send_task_message", send_and_raise)
         run_id = engine.start(asks)
+    overdue()
     assert FlowScheduler(engine).tick().run_ids == [run_id]
     first, second = post.take()
     post.deliver(first)
@@ -292,7 +290,13 @@ def test_an_app_without_django_s_fixup(engine, asks, use_app):
 
 
 def test_another_thread_sends_too(engine, post, asks):
-    thread = Thread(target=lambda: engine.start(asks, run_id="r1"))
+    def send():
+        try:
+            engine.start(asks, run_id="r1")
+        finally:
+            connections.close_all()
+
+    thread = Thread(target=send)
     thread.start()
     thread.join()
     assert [sent.args for sent in post.take()] == [("r1",)]
