@@ -87,7 +87,21 @@ def test_a_worker_that_is_killed_around_a_write(cluster: Cluster, call: str) -> 
     check(cluster, "r", kills=1)
 
 
-@pytest.mark.parametrize("call", ["before-tick", "in-take-due", "after-tick"])
+@pytest.mark.parametrize(
+    "call", ["before-step-hint", "before-claim-step", "after-claim-step", "before-close-step", "before-hint"]
+)
+def test_a_worker_that_is_killed_around_a_step_that_travels(cluster: Cluster, call: str) -> None:
+    cluster.die_at(call)
+    cluster.start(workers=2)
+    cluster.engine.start("cluster.batch", {"steps": 4}, run_id="r")
+    cluster.wait_until(lambda: cluster.died_at(call), "the death")
+    cluster.start_worker()
+    cluster.wait_for_end("r")
+    assert cluster.types("r").count("step_completed") == 5
+    check(cluster, "r", kills=1, at_once=4)
+
+
+@pytest.mark.parametrize("call", ["before-tick", "in-take-due", "in-take-due-steps", "after-tick"])
 def test_whoever_ticks_is_killed_in_the_middle(cluster: Cluster, call: str) -> None:
     """The broker loses the first hints, so that only a tick can help."""
     run_ids = [cluster.engine.start("cluster.chain", {"steps": 1}, run_id=f"r{index}") for index in range(5)]
@@ -117,15 +131,18 @@ def test_a_beat_that_is_killed_is_missed_and_replaced(cluster: Cluster) -> None:
 @both_brokers
 def test_a_broker_that_loses_everything(cluster: Cluster) -> None:
     cluster.start(workers=2, concurrency=2)
-    run_ids = [
-        cluster.engine.start("cluster.chain", {"steps": 3, "pause": 0.1}, run_id=f"r{index}") for index in range(20)
+    chains = [
+        cluster.engine.start("cluster.chain", {"steps": 3, "pause": 0.1}, run_id=f"c{index}") for index in range(10)
+    ]
+    batches = [
+        cluster.engine.start("cluster.batch", {"steps": 4, "pause": 0.1}, run_id=f"b{index}") for index in range(5)
     ]
     cluster.wait_for_body("s1")
     cluster.broker.flush()
-    cluster.wait_for_body("s2")
+    cluster.wait_for_body("b0")
     cluster.broker.flush()
-    cluster.wait_for_end(*run_ids)
-    check(cluster, *run_ids)
+    cluster.wait_for_end(*chains, *batches)
+    check(cluster, *chains, *batches)
     assert set(cluster.ledger.bodies().values()) == {1}
 
 
