@@ -8,11 +8,13 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from celery import current_app, current_task, shared_task
+from celery.signals import worker_shutting_down
 from django.db import close_old_connections
 
 from flow_app import get_engine
 from flow_app.beat.nominal import nominal_tick
 from flow_app.dispatch import FlowScheduler
+from flow_app.engine import shutdown
 from flow_app.errors import FlowError, LeaseLostError, RunNotFoundError, RuntimeBuildUnavailableError
 
 if TYPE_CHECKING:
@@ -89,3 +91,9 @@ def start_run(
     elif run_id is None and current_task:
         run_id = current_task.request.id
     engine.start(workflow, input, run_id=run_id, labels={} if name is None else {"schedule": name})
+
+
+@worker_shutting_down.connect(weak=False, dispatch_uid="flow_app.shutdown")
+def _stop_at_the_next_turn(**kwargs: Any) -> None:
+    """The worker's first process hears this; its children learn it from a byte of memory that they share."""
+    shutdown.request()
