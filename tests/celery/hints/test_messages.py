@@ -223,6 +223,25 @@ def test_an_answer_is_committed_and_confirmed_while_the_broker_is_away(engine, p
     assert engine.row(run_id).wake_reason == "runnable"
 
 
+def test_field_report_22_the_repeated_request_sends_what_the_first_one_could_not(engine, post, asks, away):
+    run_id = engine.start(asks, run_id="r1")
+    engine.resume_scheduled_run(run_id)
+    assert engine.resume_hook(run_id, "answer", 1) is True
+    away.undo()
+    assert engine.resume_hook(run_id, "answer", 1) is False
+    assert [sent.args for sent in post.deliver_all()] == [(run_id,)]
+    assert engine.snapshot(run_id).output == 1
+
+
+def test_field_report_11_a_tick_does_not_flood_workers_that_take_nothing(engine, post, asks, overdue):
+    run_ids = sorted(engine.start(asks) for _ in range(5))
+    post.take()  # all lost
+    overdue()
+    for _ in range(10):
+        project_app.tasks["flow_app.tick"]()
+    assert sorted(sent.args[0] for sent in post.take()) == run_ids  # one hint each within the grace
+
+
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "amqp://guest@127.0.0.1:1//"])
 def test_a_broker_that_is_really_not_there(engine, asks, url, use_app, caplog):
     use_app(Celery("elsewhere", broker=url, set_as_current=False))
