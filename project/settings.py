@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import django
 
@@ -79,7 +80,7 @@ BROKER = os.environ.get("BROKER", "")
 
 # Every key has a default; a project that tells builds apart would write:
 # "BUILD": {"current": "v2", "accept_unpinned": True, "routes": {"v1": "flow-v1", "v2": "flow-v2"}}
-FLOW_APP = {"DISPATCHER": "flow_app.dispatch.CeleryDispatcher"} if BROKER else {}
+FLOW_APP: dict[str, Any] = {"DISPATCHER": "flow_app.dispatch.CeleryDispatcher"} if BROKER else {}
 
 CELERY_BROKER_URL = BROKER or "memory://"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

@@ -40,5 +40,5 @@ DATABASES = {"default": TEST_DATABASES[os.environ.get("FLOW_TEST_DB", "sqlite")]
 DEBUG = False
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
-FLOW_APP: dict[str, Any] = {}  # each test says what it needs; the rest is driven inline
+FLOW_APP = {}  # each test says what it needs; the rest is driven inline
 CELERY_BROKER_URL = "memory://"
