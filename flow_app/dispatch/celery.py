@@ -41,6 +41,9 @@ class CeleryDispatcher:
         self._queue = queue
         self._current: str | None = build.get("current")
         self._routes: Mapping[str, str] = build.get("routes", {})
+        alias = getattr(engine.store, "using", None)
+        elsewhere = alias is not None and alias != conf.options().database
+        self._kwargs = {"using": alias} if elsewhere else {}
 
     def dispatch(self, task: FlowTask) -> None:
         self._dispatch(task, self._queue_of(None))
@@ -84,16 +87,13 @@ class CeleryDispatcher:
             handle_task(self.engine, task)
 
     def _send(self, name: str, args: tuple[Any, ...], queue: str | None) -> None:
-        options: dict[str, Any] = {} if queue is None else {"queue": queue}
-        alias = getattr(self.engine.store, "using", None)
-        if alias is not None and alias != conf.options().database:
-            options["kwargs"] = {"using": alias}
-        self.engine.store.on_commit(partial(_publish, name, args, options))
+        options = {} if queue is None else {"queue": queue}
+        self.engine.store.on_commit(partial(_publish, name, args, self._kwargs, options))
 
 
-def _publish(name: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+def _publish(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     try:
-        current_app.tasks[name].apply_async(args, retry=True, retry_policy=_ONE_MORE_TRY, **options)
+        current_app.tasks[name].apply_async(args, {**kwargs}, retry=True, retry_policy=_ONE_MORE_TRY, **options)
     except OperationalError as error:
         logger.warning("%s%r was not sent and will be later: the broker is away (%s)", name, args, error)
     except Exception:
