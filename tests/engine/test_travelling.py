@@ -15,6 +15,7 @@ from flow_app import RetryPolicy, RuntimeBuildCompatibility, errors, step, workf
 from flow_app.authoring import registry
 from flow_app.core.context import StepContext
 from flow_app.core.tasks import RunStep
+from flow_app.dispatch import InlineDispatcher, RuntimeBuildTaskRouter
 from flow_app.engine import shutdown
 from flow_app.models import StepExecution
 from flow_app.store import InMemoryEventStore
@@ -121,6 +122,21 @@ def test_a_step_that_says_so_travels_alone(broker, options, queue):
     assert broker.box.queues == [queue]
     broker.work_off()
     assert broker.engine.snapshot("r").output == 42
+
+
+@pytest.mark.parametrize("route", ["sends", "inline"])
+def test_a_router_sends_steps_by_the_route_of_their_run(broker, batch, calls, route):
+    router = RuntimeBuildTaskRouter()
+    router.with_unpinned_route(broker.box if route == "sends" else InlineDispatcher(broker.engine))
+    broker.engine.services.dispatcher = router
+    broker.engine.start("batch", run_id="r")
+    if route == "sends":
+        broker.drive()
+        assert [message.step_id for message in broker.box.steps] == ["a", "b", "c"]
+        assert broker.out() == ["a", "b", "c"]
+        broker.work_off()
+    assert broker.engine.snapshot("r").output == ["A", "B", "C"]
+    assert calls == {"a": 1, "b": 1, "c": 1}
 
 
 def test_with_a_dispatcher_that_sends_no_steps_they_run_in_the_drive(broker, batch, calls):
