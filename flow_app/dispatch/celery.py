@@ -57,10 +57,9 @@ class CeleryDispatcher:
 
     def dispatch_step(self, step: RunStep, *, build: str | None, queue: str | None) -> None:
         """Send a step of its own. Its ``queue`` is used as it is written; without one its run's build decides."""
-        if queue is None:
+        if queue is None and self._queue is None:  # with a queue of its own it is some router's route: that one knows
             self._require_route(build)
-            queue = self._queue_of(build)
-        self._dispatch(step, queue)
+        self._dispatch(step, queue or self._queue_of(build))
 
     def _require_route(self, build: str | None) -> None:
         if not self.has_route(build):

@@ -172,8 +172,17 @@ def test_the_router_over_celery_queues(engine, deploy, post, asks):
     router.dispatch_for_run(web, run_id, DriveRun(run_id))
     assert post.queues() == {"mine-v2"}
     assert args_in(post, "mine-v2") == [(run_id,)]
-    router.dispatch_for_build("v1", RunStep("r1", "s", 1))
-    assert [sent.task for sent in post.take("mine-v1")] == ["flow_app.run_step"]
+    for send in (router.dispatch_for_build, lambda build, step: router.dispatch_step(step, build=build, queue=None)):
+        send("v1", RunStep("r1", "s", 1))
+        assert [sent.task for sent in post.take("mine-v1")] == ["flow_app.run_step"]
+    router.dispatch_step(RunStep("r1", "s", 1), build="v1", queue="gpu")
+    assert post.queues() == {"gpu"}
+
+
+def test_a_route_of_a_router_needs_no_leave_of_the_process_s_own_builds(engine, deploy, post):
+    route = CeleryDispatcher(deploy("v2"), queue="mine-v1")
+    RuntimeBuildTaskRouter().with_route("v1", route).dispatch_step(RunStep("r1", "s", 1), build="v1", queue=None)
+    assert post.queues() == {"mine-v1"}
 
 
 def test_the_scheduler_over_a_router(engine, deploy, post, asks, overdue):
