@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flow_app import get_engine, workflow
+from flow_app import get_engine, step, workflow
 from flow_app.core.tasks import DriveRun, RunStep
 from flow_app.dispatch import CeleryDispatcher, FlowScheduler, RuntimeBuildTaskRouter
 from flow_app.errors import RunNotFoundError, RuntimeBuildRouteNotFoundError, RuntimeBuildUnavailableError
@@ -101,6 +101,29 @@ def test_a_step_of_its_own_goes_to_the_queue_of_its_run_s_build_or_to_its_own(en
     dispatcher.dispatch_step(RunStep("r1", "s", 1), build="v1", queue=None)
     dispatcher.dispatch_step(RunStep("r1", "s", 1), build="v1", queue="gpu")
     assert post.queues() == {"flow-v1", "gpu"}
+
+
+def test_a_batch_travels_on_the_queue_of_its_run_s_build_and_joins(engine, deploy, post):
+    @step("half")
+    def half(ctx):
+        return ctx.input / 2
+
+    @workflow("halves")
+    def halves(ctx):
+        if not ctx.step_completed("a") or not ctx.step_completed("b"):
+            return ctx.schedule_steps([ctx.step("a", half, 2), ctx.step("b", half, 4)])
+        return ctx.complete([ctx.step_output("a"), ctx.step_output("b")])
+
+    run_id = deploy("v1", routes=QUEUES).start(halves)
+    sent = post.deliver_all("flow-v1")
+    assert sorted((each.task, each.args) for each in sent) == [
+        ("flow_app.drive_run", (run_id,)),
+        ("flow_app.drive_run", (run_id,)),
+        ("flow_app.run_step", (run_id, "a", 1)),
+        ("flow_app.run_step", (run_id, "b", 1)),
+    ]
+    assert post.queues() == set()
+    assert get_engine().snapshot(run_id).output == [1, 2]
 
 
 # --- a route is missing ---------------------------------------------------------------------------------------------
