@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,22 @@ def deadly(ctx: Any) -> Any:
     if ctx.step_failed("poison"):
         return ctx.complete(ctx.step_failed("poison"))
     return ctx.schedule_step("poison", poison, retry=STUBBORN)
+
+
+@step("cluster.limited", retry=STUBBORN, timeout=timedelta(seconds=1), dispatch="task")
+def limited(ctx: StepContext, data: dict[str, Any]) -> str:
+    """Hangs until it is let go; then its heartbeat tells whether anybody waits."""
+    book = ledger()
+    book.note("begin", ctx)
+    wait_for(Path(given()["folder"]) / data["hold"])
+    try:
+        ctx.heartbeat()
+    finally:
+        book.note("end", ctx)
+    return "too late"
+
+
+@workflow("cluster.hangs")
+def hangs(ctx: Any) -> Any:
+    error = ctx.step_failed("s")
+    return ctx.complete(error) if error else ctx.schedule_step("s", limited, ctx.input)
