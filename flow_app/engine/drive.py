@@ -275,6 +275,9 @@ class Drive:
         journal = self.journal
         if decision.run and (journal.row.steps_out or self.services.sends_steps):
             plan = sending.plan(self.services, journal, decision, batch=self._batch)
+            if plan is None:
+                journal.catch_up()
+                return True
             if not plan.here:
                 return not self._send(decision, plan)
             decision = replace(decision, run=plan.here)

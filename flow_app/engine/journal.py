@@ -226,6 +226,10 @@ class Journal:
 
     # --- when somebody else wrote first -----------------------------------------------------------------------------
 
+    def catch_up(self) -> None:
+        """Take the decision back, and see what others wrote."""
+        self._rebase()
+
     def _rebase(self) -> None:
         """Take pending decisions back, fold what others appended, and append the facts after it.
 

@@ -47,6 +47,34 @@ def test_a_driver_that_sends_no_steps_leaves_those_that_are_out(broker, batch, c
     assert calls == {"a": 1, "b": 1, "c": 1}
 
 
+def test_an_outcome_that_comes_in_behind_the_drives_back_is_not_run_again(broker, calls, monkeypatch):
+    """The state says that the step runs, and its row is gone: it has just settled, and is not lost."""
+
+    @step("far", dispatch="task")
+    def far(ctx: StepContext) -> str:
+        calls[ctx.step_id] += 1
+        return "once"
+
+    @workflow("w")
+    def w(ctx: Any) -> Any:
+        return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", far)
+
+    broker.engine.start(w, run_id="r")
+    broker.drive()
+    inline = inline_engine(broker.store)
+    steps_out = broker.store.steps_out
+
+    def settled_just_now(row: Any) -> Any:
+        monkeypatch.undo()
+        broker.deliver("s")
+        return steps_out(row)
+
+    monkeypatch.setattr(broker.store, "steps_out", settled_just_now)
+    inline.drive("r")
+    assert inline.snapshot("r").output == "once"
+    assert calls == {"s": 1}
+
+
 def test_steps_that_ran_in_a_drive_that_died_travel_from_then_on(broker, batch, calls):
     dead = inline_engine(broker.store)
 
