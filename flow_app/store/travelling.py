@@ -25,13 +25,17 @@ from flow_app.models.keys import text_key
 from flow_app.store import statements
 from flow_app.store.leasing import Leasing, grace_after
 from flow_app.store.records import read_payload
-from flow_app.store.rows import read_run
+from flow_app.store.rows import read_run, run_columns
 
 STEP = StepExecution._meta.db_table
 
 _BATCH = 50
 _MILLISECOND = timedelta(milliseconds=1)
-_READ = "id, step_id, attempt, fencing_token, deliveries, late, step_name, input, retry, spec, queue, timeout_ms"
+_COLUMNS = (
+    "id", "step_id", "attempt", "fencing_token", "deliveries", "late", "step_name", "input", "retry", "spec", "queue",
+    "timeout_ms",
+)  # fmt: skip
+_READ = ", ".join(f"e.{name}" for name in _COLUMNS)
 _IN_TIME = "(times_out_at IS NULL OR times_out_at > {now})"
 
 
@@ -64,18 +68,14 @@ class Travelling(Leasing):
     # --- the worker ---------------------------------------------------------------------------------------------------
 
     def find_step(self, run_id: str, step_id: str) -> StepOut | None:
-        runs = self.fetch(statements.select_run(self.dialect), (text_key(run_id),))
-        if not runs:
-            return None
-        run = read_run(runs[0])
-        now = self.dialect.moment(self.clock)
+        now, run = self.dialect.moment(self.clock), run_columns(self.dialect, table="r.")
         found = self.fetch(
-            f"SELECT CASE WHEN lease_expires_at > {now.sql} THEN 1 ELSE 0 END, "
-            f"CASE WHEN times_out_at <= {now.sql} THEN 1 ELSE 0 END, {_READ} "
-            f"FROM {STEP} WHERE run_id = %s AND step_key = %s",
-            (*now.params, *now.params, run.key, text_key(step_id)),
+            f"SELECT CASE WHEN e.lease_expires_at > {now.sql} THEN 1 ELSE 0 END, "
+            f"CASE WHEN e.times_out_at <= {now.sql} THEN 1 ELSE 0 END, {_READ}, {run} "
+            f"FROM {statements.RUN} r JOIN {STEP} e ON e.run_id = r.id WHERE r.run_key = %s AND e.step_key = %s",
+            (*now.params, *now.params, text_key(run_id), text_key(step_id)),
         )
-        return _step_out(run, found[0]) if found else None
+        return _step_out(found[0]) if found else None
 
     def claim_step(self, step: StepOut, *, lease: timedelta, worker: str) -> StepOut | None:
         """The time of an attempt that is over stays over, whoever takes it then."""
@@ -187,11 +187,12 @@ def _execution(row: RunRow, step: NewStep, wake_at: datetime) -> StepExecution:
     )
 
 
-def _step_out(run: RunRow, values: Sequence[Any]) -> StepOut:
-    held, timed_out, key, step_id, attempt, token, deliveries, late, name, given, retry, spec, queue, timeout = values
+def _step_out(values: Sequence[Any]) -> StepOut:
+    held, timed_out, *values = values
+    key, step_id, attempt, token, deliveries, late, name, given, retry, spec, queue, timeout, *run = values
     return StepOut(
         key=key,
-        run=run,
+        run=read_run(run),
         step_id=step_id,
         attempt=attempt,
         token=token,
