@@ -27,17 +27,16 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 # Nothing of the engine is tuned for this: the settings of the example project, with a broker.
 os.environ.setdefault("BROKER", "redis://127.0.0.1:6379/14")
 
-from celery import Celery, chain, chord
+from celery import chain, chord
 
 from flow_app import step, workflow
+from project.celery import app
 
 STEPS = 10
 
 Wait = Callable[[], None]
 Start = Callable[[], Wait]
 
-app = Celery("celery_chain")
-app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.update(
     result_backend=os.environ["BROKER"],
     task_default_queue="flow-bench",
@@ -163,7 +162,7 @@ def own_database(server: str) -> tuple[str, Wait]:
 def start_worker() -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "celery", "--app", "benchmarks.celery_chain", "worker", "--queues=flow-bench"]
     options = [f"--pool={args.pool}", "--concurrency=2", "--loglevel=ERROR", "--without-gossip", "--without-mingle"]
-    return subprocess.Popen([*command, *options], cwd=ROOT, start_new_session=True)
+    return subprocess.Popen([*command, *options], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
 def main() -> None:

@@ -42,3 +42,4 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 FLOW_APP = {}  # each test says what it needs; the rest is driven inline
 CELERY_BROKER_URL = "memory://"
+CELERY_DB_REUSE_MAX = None  # threads of embedded workers come and go: none may leave a connection behind

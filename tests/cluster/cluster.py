@@ -118,6 +118,7 @@ class Cluster:
             "broker_connection_retry_on_startup": True,
             "task_default_queue": self.queue,
             "task_ignore_result": True,
+            "db_reuse_max": 1000,
             "worker_prefetch_multiplier": 1,
             "worker_hijack_root_logger": True,
             "beat_schedule": {"tick": {"task": "flow_app.tick", "schedule": TICK, "options": {"expires": 5}}},
