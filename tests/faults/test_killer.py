@@ -35,6 +35,7 @@ class Killer:
         self._cluster.start_worker()
 
 
+@pytest.mark.every_database
 @pytest.mark.slow
 def test_every_invoice_survives_a_killer(cluster: Cluster, settings: Any) -> None:
     cluster.flow |= {"MAX_DELIVERIES": 50}  # a step may be unlucky again and again

@@ -57,6 +57,7 @@ def test_a_child_of_a_worker_that_is_killed_in_a_step(cluster: Cluster) -> None:
     check(cluster, "r", kills=1)
 
 
+@pytest.mark.every_database
 def test_a_worker_that_is_killed_in_a_batch(cluster: Cluster) -> None:
     victim = cluster.start_worker(concurrency=4)
     cluster.engine.start("cluster.batch", {"steps": 4, "hold": "go"}, run_id="r")
@@ -87,6 +88,7 @@ def test_a_worker_that_is_killed_around_a_write(cluster: Cluster, call: str) -> 
     check(cluster, "r", kills=1)
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize(
     "call", ["before-step-hint", "before-claim-step", "after-claim-step", "before-close-step", "before-hint"]
 )
@@ -160,6 +162,7 @@ def _cut_other_connections() -> None:
             cursor.execute("KILL %s", [number])
 
 
+@pytest.mark.every_database
 def test_a_database_connection_that_is_cut_under_a_step(cluster: Cluster) -> None:
     if connection.vendor == "sqlite":
         pytest.skip("SQLite has no connection that could be cut")
