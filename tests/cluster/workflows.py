@@ -65,6 +65,18 @@ def batch(ctx: Any) -> Any:
     return ctx.complete([ctx.step_output(step_id) for step_id in ids])
 
 
+@workflow("cluster.stoppable")
+def stoppable(ctx: Any) -> Any:
+    """Batches without end; asked to stop, it cleans up."""
+    if ctx.cancellation_request is not None:
+        return ctx.cancel() if ctx.step_completed("clean") else ctx.schedule_step("clean", work, {})
+    for round_ in range(100):
+        ids = [f"r{round_}.{index}" for index in range(3)]
+        if not all(ctx.step_completed(step_id) for step_id in ids):
+            return ctx.schedule_steps([ctx.step(step_id, work, ctx.input) for step_id in ids])
+    return ctx.complete()
+
+
 @workflow("cluster.approval")
 def approval(ctx: Any) -> Any:
     """A step, an answer from outside, and a step."""

@@ -201,3 +201,28 @@ def test_a_worker_that_sleeps_through_its_lease_writes_nothing_any_more(cluster:
     cluster.wait_until(lambda: len(cluster.ledger.entries("end", step_id="s0")) == 2, "the sleeper's own end")
     cluster.end(sleeper)
     assert cluster.types("r") == before
+
+
+def test_runs_that_are_stopped_while_their_worker_is_killed(cluster: Cluster) -> None:
+    """Each cleans up, in spite of the death, and starts nothing ordinary after the request."""
+    victim = cluster.start_worker()
+    cluster.start(workers=1)
+    run_ids = [cluster.engine.start("cluster.stoppable", {"pause": 0.05}, run_id=f"r{index}") for index in range(8)]
+    cluster.wait_until(lambda: len({entry.run_id for entry in cluster.ledger.entries("begin")}) == 8, "all of them")
+    for run_id in run_ids[:4]:
+        cluster.engine.request_cancellation(run_id, "enough")
+    victim.kill()
+    cluster.start_worker()
+    for run_id in run_ids[4:]:
+        cluster.engine.request_cancellation(run_id, "enough")
+    cluster.wait_for_end(*run_ids)
+    for run_id in run_ids:
+        history = cluster.engine.history(run_id)
+        types = [item.type for item in history]
+        after = history[types.index("run_cancellation_requested") :]
+        started = {item.data["step_id"] for item in after if item.type == "step_started"}
+        assert started == {"clean"}
+        assert types[-1] == "run_cancelled"
+        cleaned = [item for item in after if item.type == "step_completed" and item.data["step_id"] == "clean"]
+        assert len(cleaned) == 1
+    check(cluster, *run_ids, kills=1, at_once=4)
