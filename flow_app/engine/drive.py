@@ -276,7 +276,7 @@ class Drive:
         if decision.run and (journal.row.steps_out or self.services.sends_steps):
             plan = sending.plan(self.services, journal, decision, batch=self._batch)
             if plan is None:
-                journal.catch_up()
+                journal.rebase()
                 return True
             if not plan.here:
                 return not self._send(decision, plan)

@@ -122,7 +122,7 @@ class Journal:
             elif change is not None:
                 return self._park(change)
         except (EventConflictError, LeaseLostError):  # a run that was ended has no lease: the rebase tells that apart
-            self._rebase()
+            self.rebase()
             return False
         return True
 
@@ -219,18 +219,14 @@ class Journal:
         change = rows.of_state(self.row, self.state, now=self.store.clock.now()) | rows.unblocked(self.row) | change
         parked = self.store.park(self.row, change=change)
         if parked is None:
-            self._rebase()
+            self.rebase()
             return False
         self.row = parked
         return True
 
     # --- when somebody else wrote first -----------------------------------------------------------------------------
 
-    def catch_up(self) -> None:
-        """Take the decision back, and see what others wrote."""
-        self._rebase()
-
-    def _rebase(self) -> None:
+    def rebase(self) -> None:
         """Take pending decisions back, fold what others appended, and append the facts after it.
 
         Done under the row's lock, so that a chatty writer cannot keep a fact out.

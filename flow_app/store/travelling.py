@@ -22,12 +22,10 @@ from flow_app.core.remote import DueStep, NewStep, StepOut
 from flow_app.core.spec import WorkflowSpec
 from flow_app.models import StepExecution
 from flow_app.models.keys import text_key
-from flow_app.store import statements
 from flow_app.store.leasing import Leasing, grace_after
 from flow_app.store.records import read_payload
 from flow_app.store.rows import read_run, run_columns
-
-STEP = StepExecution._meta.db_table
+from flow_app.store.statements import RUN, STEP, select_first_wake
 
 _BATCH = 50
 _MILLISECOND = timedelta(milliseconds=1)
@@ -72,7 +70,7 @@ class Travelling(Leasing):
         found = self.fetch(
             f"SELECT CASE WHEN e.lease_expires_at > {now.sql} THEN 1 ELSE 0 END, "
             f"CASE WHEN e.times_out_at <= {now.sql} THEN 1 ELSE 0 END, {_READ}, {run} "
-            f"FROM {statements.RUN} r JOIN {STEP} e ON e.run_id = r.id WHERE r.run_key = %s AND e.step_key = %s",
+            f"FROM {RUN} r JOIN {STEP} e ON e.run_id = r.id WHERE r.run_key = %s AND e.step_key = %s",
             (*now.params, *now.params, text_key(run_id), text_key(step_id)),
         )
         return _step_out(found[0]) if found else None
@@ -164,11 +162,11 @@ class Travelling(Leasing):
     def _running(self, keys: set[int]) -> dict[int, tuple[str, str | None]]:
         """Id and build of those runs that are not paused."""
         where, params = self.dialect.among(sorted(keys))
-        rows = self.fetch(f"SELECT id, run_id, build FROM {statements.RUN} WHERE paused_at IS NULL AND {where}", params)
+        rows = self.fetch(f"SELECT id, run_id, build FROM {RUN} WHERE paused_at IS NULL AND {where}", params)
         return {key: (run_id, build) for key, run_id, build in rows}
 
     def next_step_wake(self) -> datetime | None:
-        return self.first_instant(statements.select_first_wake(self.dialect, STEP))
+        return self.first_instant(select_first_wake(self.dialect, STEP))
 
 
 def _execution(row: RunRow, step: NewStep, wake_at: datetime) -> StepExecution:
