@@ -15,7 +15,7 @@ from flow_app import get_engine
 from flow_app.beat.nominal import nominal_tick
 from flow_app.dispatch import FlowScheduler
 from flow_app.engine import shutdown
-from flow_app.errors import FlowError, LeaseLostError, RunNotFoundError, RuntimeBuildUnavailableError
+from flow_app.errors import FlowError, RunNotFoundError, RuntimeBuildUnavailableError
 
 if TYPE_CHECKING:
     from celery import Task
@@ -24,8 +24,8 @@ P = ParamSpec("P")
 
 logger = logging.getLogger("flow_app.tasks")
 
-#: Not the worker's fault, and nothing to repair: another one has taken over, will, or need not.
-_ORDINARY = (LeaseLostError, RunNotFoundError, RuntimeBuildUnavailableError)
+#: Nothing is lost, and nothing to be repaired: another worker will do it, or none needs to.
+_ORDINARY = (RunNotFoundError, RuntimeBuildUnavailableError)
 
 
 def _flow_task(name: str) -> Callable[[Callable[P, object]], Task[P, None]]:
@@ -44,7 +44,9 @@ def _flow_task(name: str) -> Callable[[Callable[P, object]], Task[P, None]]:
                 act(*args, **kwargs)
             except FlowError as error:
                 level = logging.INFO if isinstance(error, _ORDINARY) else logging.WARNING
-                logger.log(level, "%s%r: %s", name, args, error, extra={"code": error.code})
+                first = args[0] if args else ""  # an id or a name; what follows may be an input, which is not for logs
+                labels = {"run_id": getattr(error, "run_id", None), "code": error.code}
+                logger.log(level, "%s(%s): %s", name, first, error, extra=labels)
 
         return task
 

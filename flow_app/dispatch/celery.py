@@ -91,9 +91,10 @@ class CeleryDispatcher:
 
 
 def _publish(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    labels = {"run_id": args[0]}
     try:
         current_app.tasks[name].apply_async(args, {**kwargs}, retry=True, retry_policy=_ONE_MORE_TRY, **options)
     except OperationalError as error:
-        logger.warning("%s%r was not sent and will be later: the broker is away (%s)", name, args, error)
+        logger.warning("%s%r was not sent and will be later: the broker is away (%s)", name, args, error, extra=labels)
     except Exception:
-        logger.exception("%s%r was not sent and will be later", name, args)
+        logger.exception("%s%r was not sent and will be later", name, args, extra=labels)

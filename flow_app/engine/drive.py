@@ -194,7 +194,8 @@ class Drive:
             if store.park(journal.row, change=rows.asleep(journal.row, change)) is None:
                 self._park_elsewhere(store.row(journal.row.run_id), change)
         except Exception:
-            logger.warning("Run %s: the lease could not be released and will expire", journal.row.run_id)
+            run_id = journal.row.run_id
+            logger.warning("Run %s: the lease could not be released and will expire", run_id, extra={"run_id": run_id})
 
     # --- one turn -----------------------------------------------------------------------------------------------------
 

@@ -103,7 +103,8 @@ class Journal:
         """Fold what happened; False when nobody waits for it any more."""
         events = fact.events(self.state)
         if not events:
-            logger.info("Run %s: %s comes too late and is dropped", self.row.run_id, fact)
+            run_id = self.row.run_id
+            logger.info("Run %s: %s comes too late and is dropped", run_id, fact, extra={"run_id": run_id})
             return False
         self.record(events)
         self._facts.append(fact)
@@ -280,7 +281,9 @@ def surely(services: Services, run_id: str, write: Callable[[], T]) -> T:
         except (StoreError, DatabaseError, InterfaceError) as error:
             if not database_is_away(error) or clock.monotonic() >= deadline:
                 raise
-            logger.warning("Run %s: the database is away; keeping the outcome and trying again", run_id)
+            logger.warning(
+                "Run %s: the database is away; keeping the outcome and trying again", run_id, extra={"run_id": run_id}
+            )
             clock.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
 
