@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,15 @@ _SHORT = {
 }  # fmt: skip
 _LONG = {short: event_type for event_type, short in _SHORT.items()}
 _SUBJECTS = ("step_id", "wait_id", "hook_id")
+
+#: What :func:`sleep_of` says of a paused run.
+ASLEEP = (None, "paused")
+
+
+def sleep_of(engine: FlowEngine, run_id: str = "r1") -> tuple[datetime | None, str]:
+    """When somebody looks at the run again, and why."""
+    row = engine.row(run_id)
+    return row.wake_at, row.wake_reason
 
 
 def story(engine: FlowEngine, run_id: str = "r1") -> str:
