@@ -23,7 +23,7 @@ _ENDED = ("completed", "failed", "cancelled")
 
 
 class Command(BaseCommand):
-    help = "Show how all runs stand. Exit status: 0 all well, 1 warnings, 2 critical, 3 the database does not answer."
+    help = "Show how all runs stand. Exit status: 0 all well, 1 warnings, 2 critical, 3 the status is not known."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--format", choices=("text", "json"), default="text")

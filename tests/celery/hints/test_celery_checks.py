@@ -87,8 +87,9 @@ def test_a_setting_that_bites_is_said_with_the_line_that_mends_it(found, number,
         {"broker_url": ["sentinel://a:1", "sentinel://b:1"]},
         {"beat_schedule": {"t": {"task": "flow_app.tick", "schedule": 5, "options": {"expires": 9}}}},
         {"build": {"current": "v2", "routes": {"v1": "flow-v1", "v2": "flow-v2"}}},
+        {"build": {"routes": {"v1": "flow-v1"}}},  # it starts unpinned runs, which go where the project routes
     ],
-    ids=lambda settings_: next(iter(settings_)),
+    ids=["hours", "longer", "rabbitmq", "sentinels", "expires", "routes", "no current build"],
 )
 def test_what_does_not_bite_is_not_said(found, settings_):
     assert found(**settings_) == {}
