@@ -292,9 +292,7 @@ class Drive:
             journal.flush_guarded(decision.events)
             return True
         journal.declare(decision.events)
-        if not decision.run:
-            return True
-        if not journal.flush():
+        if not decision.run or not journal.flush():
             return True
         self._released += [Wakeup("retry", journal.row.run_id, step_id) for step_id in released]
         self._attempts.run(list(decision.run), redelivered, stops=self._slice_is_over)
