@@ -17,6 +17,7 @@ from flow_app.models import StepExecution
 from flow_app.store import DjangoEventStore
 from flow_app.testing import FlowTestEngine
 from tests.engine.conftest import inline_engine
+from tests.engine.logbook import alone
 from tests.engine.mailbox import Broker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -280,11 +281,7 @@ def test_heartbeats_keep_the_lease(broker):
             resent.extend(broker.box.steps)
         return "kept"
 
-    @workflow("w")
-    def w(ctx: Any) -> Any:
-        return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", long)
-
-    broker.engine.start(w, run_id="r")
+    broker.engine.start(alone(long), run_id="r")
     broker.work_off()
     assert broker.engine.snapshot("r").output == "kept"
     assert resent == []
@@ -337,11 +334,7 @@ def test_a_heartbeat_survives_a_database_that_is_away_for_a_moment(broker, monke
             ctx.heartbeat()
         return "done"
 
-    @workflow("w")
-    def w(ctx: Any) -> Any:
-        return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", long)
-
-    broker.engine.start(w, run_id="r")
+    broker.engine.start(alone(long), run_id="r")
     broker.work_off()
     assert broker.engine.snapshot("r").output == "done"
 

@@ -14,6 +14,7 @@ from flow_app.core.tasks import RunStep
 from flow_app.dispatch import InlineDispatcher, RuntimeBuildTaskRouter
 from flow_app.store import InMemoryEventStore
 from tests.engine.conftest import inline_engine
+from tests.engine.logbook import alone
 from tests.engine.mailbox import Broker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -76,11 +77,7 @@ def test_a_step_that_says_so_travels_alone(broker, options, queue):
     def far(given: int) -> int:
         return given + 1
 
-    @workflow("w")
-    def w(ctx: Any) -> Any:
-        return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", far, 41)
-
-    broker.engine.start(w, run_id="r")
+    broker.engine.start(alone(far, 41), run_id="r")
     broker.drive()
     assert broker.box.steps == [RunStep("r", "s", 1)]
     assert broker.box.queues == [queue]
