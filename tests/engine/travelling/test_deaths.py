@@ -15,6 +15,7 @@ from flow_app.authoring import registry
 from flow_app.core.context import StepContext
 from flow_app.core.tasks import RunStep
 from flow_app.models import StepExecution
+from tests.engine.logbook import alone
 from tests.engine.mailbox import Broker, Died
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -91,11 +92,7 @@ def test_who_was_thought_dead_commits_nothing(broker, batch):
             return "old"
         return "new"
 
-    @workflow("w")
-    def w(ctx: Any) -> Any:
-        return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", frozen)
-
-    broker.engine.start(w, run_id="r")
+    broker.engine.start(alone(frozen), run_id="r")
     broker.drive()
     with pytest.raises(errors.LeaseLostError, match="no longer this worker's"):
         broker.deliver("s")
@@ -154,11 +151,7 @@ def test_field_report_46a_a_lost_connection_does_not_lose_the_outcome_of_a_step_
             connection.connection.close()
         return "receipt"
 
-    @workflow("w")
-    def w(ctx: Any) -> Any:
-        return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", pays)
-
-    broker.engine.start(w, run_id="r")
+    broker.engine.start(alone(pays), run_id="r")
     broker.drive()
     with connection.execute_wrapper(refuse) if how == "refused" else nullcontext():
         assert broker.deliver("s") == [True]
