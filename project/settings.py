@@ -89,7 +89,7 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 # Celery closes the database's connection around every task unless it is told how often to keep it, whatever
 # CONN_MAX_AGE says. Measured: kept connections double what a worker gets done on PostgreSQL.
-CELERY_DB_REUSE_MAX = 1000
+CELERY_DB_REUSE_MAX: int | None = 1000
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 10
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = beat.schedule(every=float(os.environ.get("TICK_SECONDS", "5")))
