@@ -22,12 +22,12 @@ from flow_app.core.remote import DueStep, NewStep, StepOut
 from flow_app.core.spec import WorkflowSpec
 from flow_app.models import StepExecution
 from flow_app.models.keys import text_key
+from flow_app.store import chunks
 from flow_app.store.leasing import Leasing, grace_after
 from flow_app.store.records import read_payload
 from flow_app.store.rows import read_run, run_columns
 from flow_app.store.statements import RUN, STEP, select_first_wake
 
-_BATCH = 50
 _MILLISECOND = timedelta(milliseconds=1)
 _COLUMNS = (
     "id", "step_id", "attempt", "fencing_token", "deliveries", "late", "step_name", "input", "retry", "spec", "queue",
@@ -44,7 +44,7 @@ class Travelling(Leasing):
         """An append that is tried again, because nobody heard that it had committed, finds its notes there."""
         wake_at = self.clock.now() + grace
         rows = [_execution(row, step, wake_at) for step in steps]
-        StepExecution.objects.using(self.using).bulk_create(rows, batch_size=_BATCH, ignore_conflicts=True)
+        chunks.insert(StepExecution.objects.using(self.using), rows, payload="input", ignore_conflicts=True)
 
     def steps_out(self, row: RunRow) -> set[str]:
         found = self.fetch(f"SELECT step_id FROM {STEP} WHERE run_id = %s{self.latest}", (row.key,))
@@ -88,11 +88,11 @@ class Travelling(Leasing):
         sql = (
             f"UPDATE {STEP} SET fencing_token = %s, worker = %s, deliveries = deliveries + 1, dispatches = 0, "
             f"{', '.join(f'{name} = {moment.sql}' for name, moment in columns)} "
-            f"WHERE id = %s AND attempt = %s AND fencing_token = %s "
+            f"WHERE id = %s AND attempt = %s AND fencing_token = %s AND late = %s "
             f"AND (lease_expires_at IS NULL OR lease_expires_at <= {now.sql} OR times_out_at <= {now.sql})"
         )
         moments = [value for _, moment in columns for value in moment.params]
-        key = (step.key, step.attempt, step.token)
+        key = (step.key, step.attempt, step.token, step.late)
         params = (token, worker[:200], *moments, *key, *now.params, *now.params)
         claimed = self.attempt(lambda: self.execute(sql, params))
         return replace(step, token=token, deliveries=step.deliveries + 1, held=True) if claimed else None

@@ -160,6 +160,30 @@ def test_field_report_46a_a_lost_connection_does_not_lose_the_outcome_of_a_step_
     assert broker.engine.snapshot("r").output == "receipt"
 
 
+def test_a_commit_that_nobody_heard_of_does_not_bring_back_a_step_that_is_done(broker, batch, calls, monkeypatch):
+    """The note of a step is written once. Else its body runs again, and the log says twice that it is completed."""
+    transact = broker.store.transact
+    lost: list[str] = []
+
+    def lose_the_answer(act: Any) -> Any:
+        answer = transact(act)
+        if not lost and broker.out():
+            lost.append("the answer")
+            assert broker.worker().run_step("r", "a", 1)
+            raise OperationalError("server closed the connection unexpectedly")
+        return answer
+
+    broker.engine.start("batch", run_id="r")
+    with monkeypatch.context() as patch:
+        patch.setattr(broker.store, "transact", lose_the_answer)
+        broker.drive()
+    assert lost
+    assert broker.out() == ["b", "c"]
+    broker.work_off()
+    assert calls == {"a": 1, "b": 1, "c": 1}
+    assert broker.engine.snapshot("r").output == ["A", "B", "C"]
+
+
 def test_field_report_17_a_run_that_waits_is_no_step_and_outlives_every_limit(broker, batch, calls):
     @step("short", timeout=timedelta(seconds=1), dispatch="task")
     def short(ctx: StepContext) -> str:
