@@ -10,7 +10,7 @@ from typing import Literal
 from flow_app.core.ports import FlowTaskDispatcher
 from flow_app.engine import FlowEngine
 from flow_app.errors import ConfigurationError
-from flow_app.store.overview import Named, Overview, OverviewStore
+from flow_app.store.overview import Named, Overview, OverviewStore, Untaken
 
 #: What is due for longer than this has been overlooked: a beat of five seconds is late by then, however slow it is.
 LATE = timedelta(seconds=60)
@@ -74,6 +74,8 @@ def _problems(overview: Overview, missing: tuple[str | None, ...], *, skips: boo
         text = f"{_runs(losing.count)} lost several workers in a row: {_names(losing)}"
         hint = "Look for memory and time limits in the workers' logs; keep the run from more: manage.py flow_pause"
         yield Problem("warning", "losing_workers", text, f"{hint} {losing.run_ids[0]}")
+    for untaken in overview.untaken:
+        yield _untaken(untaken)
 
 
 def _lateness(overview: Overview) -> Iterator[Problem]:
@@ -101,6 +103,20 @@ def _route_hint(build: str | None) -> str:
         f"FLOW_APP = {{'BUILD': {{'routes': {{{build!r}: 'a queue'}}, ...}}}} while its workers read that queue, or "
         f"'compatible': [{build!r}] where the current code may run them"
     )
+
+
+def _untaken(untaken: Untaken) -> Problem:
+    """Nobody reads the queue, the workers are too few, or their code is not the one that is asked for."""
+    what = _runs(untaken.count)
+    where = f" of build {untaken.build!r}" if untaken.build is not None else ""
+    if untaken.step is not None:
+        where += f" to queue {untaken.queue!r}" if untaken.queue is not None else ""
+        what = f"{untaken.count} of step {untaken.step!r}"
+    named = ", ".join(untaken.run_ids)
+    text = f"No worker takes {what}{where}, though messages were sent again and again: {named}"
+    queue = "the queue" if untaken.queue is None else f"queue {untaken.queue!r}"
+    hint = f"Start workers that read {queue}, and see in their logs what they refuse"
+    return Problem("warning", "not_taken", text, hint)
 
 
 def _runs(count: int) -> str:

@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 
 from flow_app import get_engine, workflow
 from flow_app.conf import Options
+from flow_app.dispatch import FlowScheduler
 from flow_app.dispatch.status import LATE, status_of
 from flow_app.errors import ConfigurationError
 from flow_app.models import Run, StepExecution
@@ -190,6 +191,40 @@ def test_a_run_that_loses_its_workers_is_named(store_on, clock):
     (problem,) = status_of(engine).problems
     assert (problem.level, problem.code) == ("warning", "losing_workers")
     assert problem.hint.endswith("flow_pause r1")
+
+
+def test_a_run_that_no_worker_takes_is_named(store_on, clock):
+    engine, _queue = queued(store_on().store)
+    begin(engine.store)
+    for hints in range(5):
+        assert codes(status_of(engine)) == ([("warning", "not_taken")] if hints > 3 else [])
+        FlowScheduler(engine).tick()
+        clock.advance(engine.row("r1").wake_at - clock.now())
+    (problem,) = status_of(engine).problems
+    assert problem.text == "No worker takes 1 run, though messages were sent again and again: r1"
+    engine.store.claim("r1", lease=LEASE)
+    assert codes(status_of(engine)) == []
+
+
+def test_steps_that_no_worker_takes_are_named_with_their_queue(store_on, clock):
+    """Nobody reads the queue, or the step was renamed while its message was under way."""
+    engine = store_on()
+    row = begin(engine.store, wake_at=None)
+    for name, queue, hints in (("a", "gpu", 4), ("b", "gpu", 9), ("c", None, 4), ("d", "gpu", 3)):
+        StepExecution.objects.create(
+            run_id=row.key, step_id=name, step_key=text_key(name), attempt=1, wake_at=clock.now() + HOUR,
+            step_name="render" if queue else "mail", queue=queue, dispatches=hints,
+        )  # fmt: skip
+    texts = [problem.text for problem in status_of(engine).problems]
+    again = ", though messages were sent again and again: r1"
+    assert texts == [
+        f"No worker takes 1 of step 'mail'{again}",
+        f"No worker takes 2 of step 'render' to queue 'gpu'{again}",
+    ]
+    assert [item["queue"] for item in seen()["not_taken"]] == [None, "gpu"]
+    assert "Start workers that read queue 'gpu'" in run("flow_status")[1]
+    engine.pause("r1")
+    assert codes(status_of(engine)) == []
 
 
 def test_in_memory_there_is_nothing_to_show():

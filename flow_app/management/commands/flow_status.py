@@ -66,6 +66,7 @@ def as_json(status: Status) -> dict[str, Any]:
         "blocked": [asdict(item) | {"since": item.since.isoformat()} for item in overview.blocked],
         "paused": _json(overview.paused),
         "losing_workers": _json(overview.losing_workers),
+        "not_taken": [asdict(untaken) for untaken in overview.untaken],
         "scheduler": {"on_time": not status.scheduler_is_late},
         "problems": [asdict(problem) for problem in status.problems],
     }
