@@ -155,6 +155,36 @@ def test_a_body_that_dies_after_the_run_was_stopped_is_lost_and_does_not_run_aga
     assert calls == {"body": 1}
 
 
+def test_a_body_does_not_run_again_when_the_run_is_stopped_while_a_worker_takes_it(broker, calls, monkeypatch):
+    @step("mortal", dispatch="task")
+    def body(ctx: StepContext) -> None:
+        calls["body"] += 1
+        raise Died
+
+    @workflow("w")
+    def w(ctx: Any) -> Any:
+        return ctx.cancel() if ctx.cancellation_request is not None else ctx.schedule_step("s", body)
+
+    broker.engine.start(w, run_id="r")
+    broker.drive()
+    with pytest.raises(Died):
+        broker.deliver("s")
+    broker.pass_time(31)
+    claim = broker.store.claim_step
+
+    def stop_and_claim(step: Any, **how: Any) -> Any:
+        broker.engine.request_cancellation("r")
+        return claim(step, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broker.store, "claim_step", stop_and_claim)
+        assert broker.deliver("s") == [False]
+    broker.pass_time(600)
+    broker.work_off()
+    assert broker.engine.snapshot("r").status == "cancelled"
+    assert calls == {"body": 1}
+
+
 def test_a_paused_run_sends_nothing_starts_nothing_and_keeps_what_comes(broker, calls):
     @step("flaky", retry=RetryPolicy.fixed(3))
     def flaky(ctx: StepContext) -> int:
