@@ -26,7 +26,9 @@ def sqlite() -> dict[str, Any]:
 
 def postgres() -> dict[str, Any]:
     url = os.environ.get("FLOW_TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
-    return {**database(url), "TEST": {"NAME": TEST_NAME}}
+    # What no test can see is not waited for: a crash of the server may forget the last commits.
+    options = {"options": "-c synchronous_commit=off"}
+    return {**database(url), "OPTIONS": options, "TEST": {"NAME": TEST_NAME}}
 
 
 def mariadb() -> dict[str, Any]:

@@ -90,6 +90,7 @@ class Travelling(Leasing):
             f"{', '.join(f'{name} = {moment.sql}' for name, moment in columns)} "
             f"WHERE id = %s AND attempt = %s AND fencing_token = %s AND late = %s "
             f"AND (lease_expires_at IS NULL OR lease_expires_at <= {now.sql} OR times_out_at <= {now.sql})"
+            f"{self.dialect.unhurried}"
         )
         moments = [value for _, moment in columns for value in moment.params]
         key = (step.key, step.attempt, step.token, step.late)
