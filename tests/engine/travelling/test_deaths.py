@@ -15,6 +15,7 @@ from flow_app.authoring import registry
 from flow_app.core.context import StepContext
 from flow_app.core.tasks import RunStep
 from flow_app.models import StepExecution
+from flow_app.store import DjangoEventStore
 from tests.engine.logbook import alone
 from tests.engine.mailbox import Broker, Died
 
@@ -158,6 +159,30 @@ def test_field_report_46a_a_lost_connection_does_not_lose_the_outcome_of_a_step_
     broker.work_off()
     assert bodies == [1]
     assert broker.engine.snapshot("r").output == "receipt"
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no server to lose, nor a clock")
+@pytest.mark.parametrize("dispatch", ["task", None])
+def test_field_report_46a_nor_the_outcome_of_a_step_so_long_that_the_clock_is_to_be_read_again(dispatch):
+    broker = Broker(store=DjangoEventStore())
+    bodies: list[int] = []
+
+    @step("pays", dispatch=dispatch)
+    def pays() -> str:
+        bodies.append(1)
+        then, at = broker.store.clock._reading
+        broker.store.clock._reading = (then, at - 301)
+        connection.connection.close()
+        return "receipt"
+
+    @workflow("w")
+    def w(ctx: Any) -> Any:
+        return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", pays)
+
+    broker.engine.start(w, run_id="r")
+    broker.work_off()
+    assert broker.engine.snapshot("r").output == "receipt"
+    assert bodies == [1]
 
 
 def test_a_commit_that_nobody_heard_of_does_not_bring_back_a_step_that_is_done(broker, batch, calls, monkeypatch):
