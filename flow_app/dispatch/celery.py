@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -23,6 +25,27 @@ logger = logging.getLogger("flow_app.dispatch")
 #: A connection that the broker has dropped is opened anew, once and at once. ``retry=False`` would lose the first
 #: message after each restart of the broker, and wait for six seconds while there is none.
 _ONE_MORE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
+
+
+class _InTurn(threading.local):
+    """Eager tasks of this thread. What one of them sends waits for its end, as a message would: nothing nests."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] | None = None
+
+    def call(self, act: Callable[[], None]) -> None:
+        if self._waiting is not None:
+            self._waiting.append(act)
+            return
+        self._waiting = waiting = deque([act])
+        try:
+            while waiting:
+                waiting.popleft()()
+        finally:
+            self._waiting = None
+
+
+_eager = _InTurn()
 
 
 class CeleryDispatcher:
@@ -91,6 +114,13 @@ class CeleryDispatcher:
 
 
 def _publish(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    if current_app.conf.task_always_eager:
+        _eager.call(partial(_apply, name, args, kwargs, options))
+    else:
+        _apply(name, args, kwargs, options)
+
+
+def _apply(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     labels = {"run_id": args[0]}
     try:
         current_app.tasks[name].apply_async(args, {**kwargs}, retry=True, retry_policy=_ONE_MORE_TRY, **options)

@@ -348,6 +348,37 @@ def test_a_step_is_dispatched_as_any_task_is(engine, post):
     assert [sent.task for sent in post.take()] == ["flow_app.run_step"]
 
 
+def test_in_eager_mode_what_a_message_sends_waits_for_its_end(engine, celery_conf):
+    """Else each step would be called by the one before it, until Python's stack is full."""
+    celery_conf(task_always_eager=True)
+    inside = []
+
+    @step("job", dispatch="task")
+    def job(ctx):
+        inside.append(ctx.step_id)
+        if ctx.step_id == "s0":
+            engine.start("chain", 1, run_id="other")
+            assert engine.snapshot("other").status == "running"
+
+    @workflow("chain")
+    def chain(ctx):
+        for number in range(ctx.input):
+            if not ctx.step_completed(f"s{number}"):
+                return ctx.schedule_step(f"s{number}", job)
+        return ctx.complete()
+
+    @workflow("batch")
+    def batch(ctx):
+        if all(ctx.step_completed(step_id) for step_id in "abc"):
+            return ctx.complete()
+        return ctx.schedule_steps([ctx.step(step_id, job) for step_id in "abc"])
+
+    engine.start(chain, 100, run_id="long")
+    engine.start(batch, run_id="wide")
+    assert [engine.snapshot(run_id).status for run_id in ("long", "other", "wide")] == ["completed"] * 3
+    assert len(inside) == 104
+
+
 def test_an_inline_worker_still_handles_what_celery_sends(engine, post, asks):
     run_id = engine.start(asks)
     assert handle_task(engine, tasks.DriveRun(run_id)).run_ids == (run_id,)
