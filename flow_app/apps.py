@@ -16,4 +16,5 @@ class FlowAppConfig(AppConfig):
     def ready(self) -> None:
         import_module("flow_app.checks")
         import_module("flow_app.checks_celery")
+        import_module("flow_app.checks_database")
         autodiscover_modules("workflows")

@@ -129,7 +129,7 @@ def _check_queues(celery_conf: Any, options: conf.Options) -> Iterable[CheckMess
         )
     routes = options.build.get("routes", {})
     current = options.build.get("current")
-    if routes and current not in routes:
+    if routes and current is not None and current not in routes:
         yield _warning(
             18,
             f"FLOW_APP['BUILD'] has routes, but none for the current build {current!r}: its runs go where Celery's own "

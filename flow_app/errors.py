@@ -178,6 +178,7 @@ class LeaseLostError(FlowError):
     """The lease on the run was taken over by another worker, so this one must stop. Nothing was written."""
 
     code = "lease_lost"
+    epoch: int | None  # None where it is an attempt of a step that is held
 
     def __init__(self, run_id: str, epoch: int) -> None:
         super().__init__(f"Run {run_id!r}: the lease with epoch {epoch} is no longer held by this worker.")
@@ -194,9 +195,10 @@ class StepLeaseLostError(LeaseLostError):
         FlowError.__init__(
             self,
             f"Run {run_id!r}: attempt {attempt} of step {step_id!r} is no longer this worker's: it has ended, or was "
-            "given to another one.",
+            "given to another one. Nothing was written.",
         )
         self.run_id = run_id
+        self.epoch = None
         self.step_id = step_id
         self.attempt = attempt
 
@@ -368,7 +370,7 @@ class PayloadError(FlowError):
 
 
 class RuntimeFailureError(FlowError):
-    """Workflow code failed, or a step's task died without a result. Nothing of the decision was written."""
+    """Workflow code failed. Nothing of the decision was written."""
 
     code = "runtime"
 

@@ -8,12 +8,14 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from celery import current_app, current_task, shared_task
+from celery.signals import worker_shutting_down
 from django.db import close_old_connections
 
 from flow_app import get_engine
 from flow_app.beat.nominal import nominal_tick
 from flow_app.dispatch import FlowScheduler
-from flow_app.errors import FlowError, LeaseLostError, RunNotFoundError, RuntimeBuildUnavailableError
+from flow_app.engine import shutdown
+from flow_app.errors import FlowError, RunNotFoundError, RuntimeBuildUnavailableError
 
 if TYPE_CHECKING:
     from celery import Task
@@ -22,8 +24,8 @@ P = ParamSpec("P")
 
 logger = logging.getLogger("flow_app.tasks")
 
-#: Not the worker's fault, and nothing to repair: another one has taken over, will, or need not.
-_ORDINARY = (LeaseLostError, RunNotFoundError, RuntimeBuildUnavailableError)
+#: Nothing is lost, and nothing to be repaired: another worker will do it, or none needs to.
+_ORDINARY = (RunNotFoundError, RuntimeBuildUnavailableError)
 
 
 def _flow_task(name: str) -> Callable[[Callable[P, object]], Task[P, None]]:
@@ -42,7 +44,9 @@ def _flow_task(name: str) -> Callable[[Callable[P, object]], Task[P, None]]:
                 act(*args, **kwargs)
             except FlowError as error:
                 level = logging.INFO if isinstance(error, _ORDINARY) else logging.WARNING
-                logger.log(level, "%s%r: %s", name, args, error, extra={"code": error.code})
+                first = args[0] if args else ""  # an id or a name; what follows may be an input, which is not for logs
+                labels = {"run_id": getattr(error, "run_id", None), "code": error.code}
+                logger.log(level, "%s(%s): %s", name, first, error, extra=labels)
 
         return task
 
@@ -89,3 +93,9 @@ def start_run(
     elif run_id is None and current_task:
         run_id = current_task.request.id
     engine.start(workflow, input, run_id=run_id, labels={} if name is None else {"schedule": name})
+
+
+@worker_shutting_down.connect(weak=False, dispatch_uid="flow_app.shutdown")
+def _stop_at_the_next_turn(**kwargs: Any) -> None:
+    """The worker's first process hears this; its children learn it from a byte of memory that they share."""
+    shutdown.request()

@@ -19,9 +19,12 @@ SQLITE_OPTIONS: dict[str, Any] = {
 }
 
 
-def database(url: str) -> dict[str, Any]:
-    """Settings of the database at ``url``: ``sqlite:///path``, ``postgres://user@host:port/name`` or ``mysql://...``."""
-    config: dict[str, Any] = {**dj_database_url.parse(url, conn_health_checks=True)}
+def database(url: str, *, keep: int = 0) -> dict[str, Any]:
+    """Settings of the database at ``url``: ``sqlite:///path``, ``postgres://user@host:port/name`` or ``mysql://...``.
+
+    Connections are kept for ``keep`` seconds.
+    """
+    config: dict[str, Any] = {**dj_database_url.parse(url, conn_max_age=keep, conn_health_checks=True)}
     if config["ENGINE"] == SQLITE:
         config["OPTIONS"] = {**SQLITE_OPTIONS, **config.get("OPTIONS", {})}
     return config

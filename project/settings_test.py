@@ -26,7 +26,9 @@ def sqlite() -> dict[str, Any]:
 
 def postgres() -> dict[str, Any]:
     url = os.environ.get("FLOW_TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
-    return {**database(url), "TEST": {"NAME": TEST_NAME}}
+    # What no test can see is not waited for: a crash of the server may forget the last commits.
+    options = {"options": "-c synchronous_commit=off"}
+    return {**database(url), "OPTIONS": options, "TEST": {"NAME": TEST_NAME}}
 
 
 def mariadb() -> dict[str, Any]:
@@ -40,5 +42,6 @@ DATABASES = {"default": TEST_DATABASES[os.environ.get("FLOW_TEST_DB", "sqlite")]
 DEBUG = False
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
-FLOW_APP: dict[str, Any] = {}  # each test says what it needs; the rest is driven inline
+FLOW_APP = {}  # each test says what it needs; the rest is driven inline
 CELERY_BROKER_URL = "memory://"
+CELERY_DB_REUSE_MAX = None  # threads of embedded workers come and go: none may leave a connection behind

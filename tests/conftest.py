@@ -16,6 +16,12 @@ def pytest_report_header() -> str:
     return f"database: {database['ENGINE'].rpartition('.')[2]}, {database['TEST']['NAME']}"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "make_cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker("cluster")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _cheap_flush() -> Iterator[None]:
     """Empty the tables after a transactional test, and no more: Django truncates, and then migrates all data anew."""

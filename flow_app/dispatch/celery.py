@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -25,6 +27,27 @@ logger = logging.getLogger("flow_app.dispatch")
 _ONE_MORE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 
 
+class _InTurn(threading.local):
+    """Eager tasks of this thread. What one of them sends waits for its end, as a message would: nothing nests."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] | None = None
+
+    def call(self, act: Callable[[], None]) -> None:
+        if self._waiting is not None:
+            self._waiting.append(act)
+            return
+        self._waiting = waiting = deque([act])
+        try:
+            while waiting:
+                waiting.popleft()()
+        finally:
+            self._waiting = None
+
+
+_eager = _InTurn()
+
+
 class CeleryDispatcher:
     """Sends each hint as a message that carries ids and nothing else, once all is committed.
 
@@ -41,6 +64,9 @@ class CeleryDispatcher:
         self._queue = queue
         self._current: str | None = build.get("current")
         self._routes: Mapping[str, str] = build.get("routes", {})
+        alias = getattr(engine.store, "using", None)
+        elsewhere = alias is not None and alias != conf.options().database
+        self._kwargs = {"using": alias} if elsewhere else {}
 
     def dispatch(self, task: FlowTask) -> None:
         self._dispatch(task, self._queue_of(None))
@@ -54,10 +80,9 @@ class CeleryDispatcher:
 
     def dispatch_step(self, step: RunStep, *, build: str | None, queue: str | None) -> None:
         """Send a step of its own. Its ``queue`` is used as it is written; without one its run's build decides."""
-        if queue is None:
+        if queue is None and self._queue is None:  # with a queue of its own it is some router's route: that one knows
             self._require_route(build)
-            queue = self._queue_of(build)
-        self._dispatch(step, queue)
+        self._dispatch(step, queue or self._queue_of(build))
 
     def _require_route(self, build: str | None) -> None:
         if not self.has_route(build):
@@ -84,17 +109,22 @@ class CeleryDispatcher:
             handle_task(self.engine, task)
 
     def _send(self, name: str, args: tuple[Any, ...], queue: str | None) -> None:
-        options: dict[str, Any] = {} if queue is None else {"queue": queue}
-        alias = getattr(self.engine.store, "using", None)
-        if alias is not None and alias != conf.options().database:
-            options["kwargs"] = {"using": alias}
-        self.engine.store.on_commit(partial(_publish, name, args, options))
+        options = {} if queue is None else {"queue": queue}
+        self.engine.store.on_commit(partial(_publish, name, args, self._kwargs, options))
 
 
-def _publish(name: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+def _publish(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    if current_app.conf.task_always_eager:
+        _eager.call(partial(_apply, name, args, kwargs, options))
+    else:
+        _apply(name, args, kwargs, options)
+
+
+def _apply(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    labels = {"run_id": args[0]}
     try:
-        current_app.tasks[name].apply_async(args, retry=True, retry_policy=_ONE_MORE_TRY, **options)
+        current_app.tasks[name].apply_async(args, {**kwargs}, retry=True, retry_policy=_ONE_MORE_TRY, **options)
     except OperationalError as error:
-        logger.warning("%s%r was not sent and will be later: the broker is away (%s)", name, args, error)
+        logger.warning("%s%r was not sent and will be later: the broker is away (%s)", name, args, error, extra=labels)
     except Exception:
-        logger.exception("%s%r was not sent and will be later", name, args)
+        logger.exception("%s%r was not sent and will be later", name, args, extra=labels)

@@ -51,7 +51,8 @@ class InlineDispatcher:
             try:
                 handle_task(self.engine, task)
             except Exception:
-                logger.exception("Run %s failed to be driven", task.explicit_run_id)
+                run_id = task.explicit_run_id
+                logger.exception("Run %s failed to be driven", run_id, extra={"run_id": run_id})
 
     def has_route(self, build: str | None) -> bool:
         return self.engine.supports_runtime_build(build)

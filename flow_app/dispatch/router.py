@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flow_app.core.identifiers import check_build_id
-from flow_app.core.ports import FlowTaskDispatcher
-from flow_app.core.tasks import FlowTask
+from flow_app.core.ports import FlowTaskDispatcher, StepDispatcher
+from flow_app.core.tasks import FlowTask, RunStep
 from flow_app.engine import FlowEngine
 from flow_app.errors import ConfigurationError, InvalidTransitionError, RuntimeBuildRouteNotFoundError
 
@@ -38,10 +38,21 @@ class RuntimeBuildTaskRouter:
         self.dispatch_for_build(None, task)
 
     def dispatch_for_build(self, build: str | None, task: FlowTask) -> None:
+        self._route(build).dispatch(task)
+
+    def dispatch_step(self, step: RunStep, *, build: str | None, queue: str | None) -> None:
+        """Send a step that travels by its run's route; one that sends no steps runs it where it handles tasks."""
+        route: object = self._route(build)
+        if isinstance(route, StepDispatcher):
+            route.dispatch_step(step, build=build, queue=queue)
+        else:
+            self.dispatch_for_build(build, step)
+
+    def _route(self, build: str | None) -> FlowTaskDispatcher:
         route = self._routes.get(build)
         if route is None:
             raise RuntimeBuildRouteNotFoundError(build)
-        route.dispatch(task)
+        return route
 
     def dispatch_for_run(self, engine: FlowEngine, run_id: str, task: FlowTask) -> None:
         """Dispatch a task of one run to the route of its recorded build.

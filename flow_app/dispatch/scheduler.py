@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, cast
 
 from flow_app.core.ports import DueRun, FlowTaskDispatcher, RunChange, StepDispatcher, WakeReason
 from flow_app.core.remote import DueStep
 from flow_app.core.tasks import DriveRun, RunStep
 from flow_app.engine import FlowEngine
 from flow_app.errors import ConfigurationError, RuntimeBuildRouteNotFoundError
-
-if TYPE_CHECKING:
-    from flow_app.core.remote import StepStore
 
 logger = logging.getLogger("flow_app.dispatch")
 
@@ -99,10 +95,8 @@ class FlowScheduler:
 
     def next_wakeup_delay(self) -> timedelta | None:
         """Time until something is due; zero when it is overdue, None when nothing is timed."""
-        store = self.engine.store
-        times: list[datetime | None] = [store.next_wake()]
-        if self._steps is not None:
-            times.append(self._steps.next_step_wake())
+        store, steps = self.engine.store, self.engine.services.step_store
+        times = [store.next_wake(), None if steps is None else steps.next_step_wake()]
         earliest = min((at for at in times if at is not None), default=None)
         return None if earliest is None else max(earliest - store.clock.now(), timedelta())
 
@@ -113,9 +107,10 @@ class FlowScheduler:
         return self.engine.store.transact(partial(self._take_now, limit))
 
     def _take_now(self, limit: int) -> tuple[Sequence[DueRun], Sequence[DueStep]]:
-        store, grace = self.engine.store, self.engine.services.options.dispatch_grace
+        store, step_store = self.engine.store, self.engine.services.step_store
+        grace = self.engine.services.options.dispatch_grace
         runs = store.take_due(limit=limit, grace=grace)
-        steps = [] if self._steps is None else self._steps.take_due_steps(limit=limit, grace=grace)
+        steps = [] if step_store is None else step_store.take_due_steps(limit=limit, grace=grace)
         if not self.skips:
             self._require_routes((*runs, *steps), backlog=max(len(runs), len(steps)) == limit)
         for run in runs:
@@ -123,12 +118,6 @@ class FlowScheduler:
                 change = RunChange(wake_reason=WakeReason.NO_WORKER, dispatches=0)  # nothing was sent
                 store.park(store.row(run.run_id), change=change)
         return runs, steps
-
-    @property
-    def _steps(self) -> StepStore | None:
-        """The store, if steps can travel with it."""
-        store = self.engine.store
-        return cast("StepStore", store) if hasattr(store, "take_due_steps") else None
 
     # --- routes -------------------------------------------------------------------------------------------------------
 
@@ -149,20 +138,26 @@ class FlowScheduler:
     def _send(self, due: Due) -> bool:
         """One bad run never stops the others."""
         try:
-            self._sender(due)()
+            self._dispatch(due)
         except Exception:
-            logger.exception("Run %s failed when it was dispatched; it is tried again later", due.run_id)
+            logger.exception(
+                "Run %s failed when it was dispatched; it is tried again later",
+                due.run_id,
+                extra={"run_id": due.run_id},
+            )
             return False
         return True
 
-    def _sender(self, due: Due) -> Callable[[], None]:
+    def _dispatch(self, due: Due) -> None:
         dispatcher = self.dispatcher
         if isinstance(due, DueRun):
-            return partial(dispatcher.dispatch_for_build, due.build, DriveRun(due.run_id))
+            dispatcher.dispatch_for_build(due.build, DriveRun(due.run_id))
+            return
         step = RunStep(due.run_id, due.step_id, due.attempt)
         if isinstance(dispatcher, StepDispatcher):
-            return partial(dispatcher.dispatch_step, step, build=due.build, queue=due.queue)
-        return partial(dispatcher.dispatch_for_build, due.build, step)
+            dispatcher.dispatch_step(step, build=due.build, queue=due.queue)
+        else:
+            dispatcher.dispatch_for_build(due.build, step)
 
 
 def _has_queue(due: Due) -> bool:

@@ -56,6 +56,6 @@ class Watch:
 
     def _log(self, error: Exception) -> None:
         if isinstance(error, FlowError):
-            logger.error("A tick failed; the next one follows: %s", error)
+            logger.error("A tick failed; the next one follows: %s", error, extra={"code": error.code})
         else:
             logger.error("A tick failed; the next one follows", exc_info=error)

@@ -9,7 +9,6 @@ from flow_app.core import decider
 from flow_app.core.ports import Clock
 from flow_app.engine.executors import Job, start_thread
 from flow_app.engine.outcomes import Outcome
-from flow_app.errors import RuntimeFailureError
 
 
 class Deadline:
@@ -53,5 +52,5 @@ def _outcome_in_time(deadline: Deadline, job: Job) -> Outcome | None:
     except queue.Empty:
         return None
     if isinstance(outcome, BaseException):
-        raise RuntimeFailureError(f"A step's task died without a result: {outcome!r}.") from outcome
+        raise outcome
     return outcome

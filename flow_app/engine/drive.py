@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 
 from flow_app.core import decider, instants
 from flow_app.core import events as ev
@@ -19,11 +17,9 @@ from flow_app.core.remote import Awaited
 from flow_app.core.snapshot import RunStatus, StepStatus
 from flow_app.core.tasks import DriveRun
 from flow_app.engine import rows, sending, shutdown
-from flow_app.engine.deadlines import Deadline, run_within
-from flow_app.engine.executors import Executor, Job, SerialExecutor, ThreadExecutor
+from flow_app.engine.attempts import Attempts
 from flow_app.engine.journal import Journal, RunIdTakenError, database_is_away
-from flow_app.engine.keeper import Kept, keeper
-from flow_app.engine.outcomes import Due, Outcome, error_text, run_body, step_context
+from flow_app.engine.outcomes import Due, error_text
 from flow_app.engine.services import Meta, Services
 from flow_app.errors import (
     FlowError,
@@ -49,7 +45,6 @@ _SAID_BY_THE_CONTEXT = (
     PayloadError,
     StepNotRegisteredError,
 )
-_SERIAL_AFTER = 2  # lost leases: from then on a batch's members are delivered one at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +120,9 @@ class Drive:
         self.journal = journal
         self._at = now
         self._started = services.store.clock.monotonic()
-        self._steps = 0
         self._slow_workflow = False
         self._batch = False  # does the workflow ask for several steps?
-        self._lost = journal.row.lost_leases
-        self._abandoned = False
-        self._threads_see_writes = services.store.threads_see_writes()
-        self._leases = ExitStack()
-        self._lease: Kept | None = None
+        self._attempts = Attempts(services, journal)
         self._released: list[Wakeup] = []
 
     @property
@@ -162,8 +152,7 @@ class Drive:
                 self._let_go()
             raise
         finally:
-            self._abandoned = True
-            self._leases.close()
+            self._attempts.abandon()
         waits = [Wakeup("wait", self.journal.row.run_id, wait_id) for wait_id in self.journal.completed_waits]
         return waits + self._released
 
@@ -205,7 +194,8 @@ class Drive:
             if store.park(journal.row, change=rows.asleep(journal.row, change)) is None:
                 self._park_elsewhere(store.row(journal.row.run_id), change)
         except Exception:
-            logger.warning("Run %s: the lease could not be released and will expire", journal.row.run_id)
+            run_id = journal.row.run_id
+            logger.warning("Run %s: the lease could not be released and will expire", run_id, extra={"run_id": run_id})
 
     # --- one turn -----------------------------------------------------------------------------------------------------
 
@@ -286,6 +276,9 @@ class Drive:
         journal = self.journal
         if decision.run and (journal.row.steps_out or self.services.sends_steps):
             plan = sending.plan(self.services, journal, decision, batch=self._batch)
+            if plan is None:
+                journal.rebase()
+                return True
             if not plan.here:
                 return not self._send(decision, plan)
             decision = replace(decision, run=plan.here)
@@ -299,12 +292,10 @@ class Drive:
             journal.flush_guarded(decision.events)
             return True
         journal.declare(decision.events)
-        if not decision.run:
-            return True
-        if not journal.flush():
+        if not decision.run or not journal.flush():
             return True
         self._released += [Wakeup("retry", journal.row.run_id, step_id) for step_id in released]
-        self._run_steps(list(decision.run), redelivered)
+        self._attempts.run(list(decision.run), redelivered, stops=self._slice_is_over)
         return True
 
     def _send(self, decision: decider.Decision, plan: sending.Plan) -> bool:
@@ -316,92 +307,6 @@ class Drive:
         self._released += [Wakeup("retry", journal.row.run_id, step_id) for step_id in released]
         return True
 
-    # --- steps --------------------------------------------------------------------------------------------------------
-
-    def _run_steps(self, step_ids: list[str], redelivered: Sequence[str]) -> None:
-        """Run attempts, and at once those that may be tried again at once, round by round."""
-        if redelivered and self._lost >= self._most_losses(redelivered):
-            lost, self._lost = redelivered[0], 0
-            step = self.journal.state.steps[lost]
-            self.journal.settle(Outcome(lost, step.attempt, None, decider.WORKER_LOST, self.now))
-            return  # the others are still running: the workflow names them again
-        serial = self._lost >= _SERIAL_AFTER
-        while step_ids:
-            settled = self._run_round(step_ids, serial=serial)
-            step_ids = [] if self._slice_is_over() else self._tried_again(settled)
-
-    def _most_losses(self, redelivered: Sequence[str]) -> int:
-        """Of several, the first is to blame only once they were delivered one at a time."""
-        most = self.services.options.max_deliveries
-        return most if len(redelivered) == 1 else max(most, _SERIAL_AFTER + 1)
-
-    def _run_round(self, step_ids: Sequence[str], *, serial: bool) -> list[str]:
-        """Run one attempt of each; returns the steps in the order they settled, up to one that ended the run."""
-        journal = self.journal
-        settled: list[str] = []
-        jobs = [self._job(step_id) for step_id in step_ids]
-        left = len(jobs)
-        for outcome in self._kept(self._executor(len(jobs), serial=serial).run(jobs)):
-            left -= 1
-            self._steps += 1
-            journal.settle(outcome)
-            settled.append(outcome.step_id)
-            if left and not journal.state.is_terminal:
-                journal.flush()  # durable before its siblings settle; the last one travels with the next decision
-            if journal.state.is_terminal:
-                break
-        return settled
-
-    def _job(self, step_id: str) -> Job:
-        services, state = self.services, self.journal.state
-        step = state.steps[step_id]
-        timeout = services.runtime.step_options(step.step_name).timeout
-        if timeout is None:
-            return partial(run_body, services, step_context(services, state, step_id, is_cancelled=self._is_over))
-        store, deadline = services.store, Deadline(services.store.clock, timeout)
-        ctx = step_context(services, state, step_id, is_cancelled=lambda: deadline.passed or self._is_over())
-        job, threads = partial(run_body, services, ctx), self._threads_see_writes
-        return partial(run_within, deadline, job, store.clock, step_id=step_id, attempt=step.attempt, threads=threads)
-
-    def _kept(self, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
-        """Keep the lease while bodies run, where another thread can reach it."""
-        if self._lease is None and self._threads_see_writes:
-            row, lease = self.journal.row, self.services.options.lease
-            renew = partial(self.services.store.renew, row, lease=lease)
-            self._lease = self._leases.enter_context(keeper.keeping(renew, lease=lease, what=f"run {row.run_id}"))
-        if self._lease is None:
-            yield from outcomes
-            return
-        self._lease.running = True
-        try:
-            yield from outcomes
-        finally:
-            self._lease.running = False
-
-    def _tried_again(self, step_ids: Sequence[str]) -> list[str]:
-        """Start the next attempt of steps that failed and may be tried again without delay."""
-        state = self.journal.state
-        again = [
-            step_id
-            for step_id in step_ids
-            if (step := state.steps[step_id]).status is StepStatus.PENDING and step.retry_after is None
-        ]
-        if not again or state.is_terminal:
-            return []
-        self.journal.record(ev.StepStarted(step_id, state.steps[step_id].attempt + 1) for step_id in again)
-        if not self.journal.flush():
-            return []  # the state changed: let the workflow decide
-        return again
-
-    def _executor(self, jobs: int, *, serial: bool) -> Executor:
-        if serial or jobs == 1 or not self._threads_see_writes:
-            return SerialExecutor()
-        return ThreadExecutor(self.services.options.step_threads)
-
-    def _is_over(self) -> bool:
-        lost = self._lease is not None and self._lease.lost
-        return lost or self._abandoned or self.journal.state.is_terminal
-
     # --- slices -------------------------------------------------------------------------------------------------------
 
     def _slice_is_over(self) -> bool:
@@ -409,7 +314,7 @@ class Drive:
             return True
         limit = self.services.options.drive_slice
         elapsed = self.services.store.clock.monotonic() - self._started
-        return self.journal.appends > 0 and (self._steps >= limit.steps or elapsed >= limit.seconds)
+        return self.journal.appends > 0 and (self._attempts.count >= limit.steps or elapsed >= limit.seconds)
 
     def _yield(self) -> bool:
         """Let go with work left, and ask to be driven again, so that others get their turn."""

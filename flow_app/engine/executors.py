@@ -10,7 +10,6 @@ from typing import Protocol
 from django.db import connections
 
 from flow_app.engine.outcomes import Outcome
-from flow_app.errors import RuntimeFailureError
 
 Job = Callable[[], Outcome]
 
@@ -51,7 +50,7 @@ class ThreadExecutor:
         for _ in jobs:
             outcome = settled.get()
             if isinstance(outcome, BaseException):
-                raise RuntimeFailureError(f"A step's task died without a result: {outcome!r}.") from outcome
+                raise outcome  # no failed attempt, but what would have ended the driver's thread in its place
             yield outcome
             start()  # not before the consumer has seen it: it may have ended the run
 
@@ -66,6 +65,7 @@ def _run(job: Job, settled: queue.SimpleQueue[Outcome | BaseException]) -> None:
         outcome: Outcome | BaseException = job()
     except BaseException as death:
         outcome = death
-    finally:
+    try:
         connections.close_all()
-    settled.put(outcome)
+    finally:
+        settled.put(outcome)

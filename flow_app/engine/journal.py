@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any, TypeVar, cast
 from uuid import uuid4
 
@@ -37,6 +38,8 @@ T = TypeVar("T")
 
 #: What a store may refuse of a decision, and another decision may not run into.
 _REFUSALS = (HookTokenConflictError, RunNotFoundError, RunConflictError)
+#: "Got a packet bigger than 'max_allowed_packet'", of MariaDB and of its client: the next try would be as big.
+_TOO_LARGE = ((1153,), (2020,))
 _PAUSES = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -103,7 +106,8 @@ class Journal:
         """Fold what happened; False when nobody waits for it any more."""
         events = fact.events(self.state)
         if not events:
-            logger.info("Run %s: %s comes too late and is dropped", self.row.run_id, fact)
+            run_id = self.row.run_id
+            logger.info("Run %s: %s comes too late and is dropped", run_id, fact, extra={"run_id": run_id})
             return False
         self.record(events)
         self._facts.append(fact)
@@ -122,7 +126,7 @@ class Journal:
             elif change is not None:
                 return self._park(change)
         except (EventConflictError, LeaseLostError):  # a run that was ended has no lease: the rebase tells that apart
-            self._rebase()
+            self.rebase()
             return False
         return True
 
@@ -144,19 +148,24 @@ class Journal:
 
     def _append(self, extra: RunChange | None, send: Sequence[NewStep] = ()) -> None:
         change = self._change(extra)
-        self._committed(self._surely(lambda: self._write_and_send(change, send) if send else self._write(change)))
+        self._committed(self._surely(self._sending(change, send) if send else lambda: self._write(change)))
 
-    def _write_and_send(self, change: RunChange, steps: Sequence[NewStep]) -> RunRow:
+    def _sending(self, change: RunChange, steps: Sequence[NewStep]) -> Callable[[], RunRow]:
+        """A write that may be tried again, of what is pending and of notes of the steps, in one commit."""
         store, row = cast("StepStore", self.store), self.row
+        tries = count(1)
 
         def write() -> RunRow:
+            again = next(tries) > 1
             moved = self._write(change) if self.pending else store.park(row, change=change)
             if moved is None:
                 raise EventConflictError(row.run_id, expected=row.last_sequence, actual=None)
-            store.send_steps(moved, steps, grace=self.services.options.dispatch_grace)
+            # Nobody may have heard that the first try had committed: then steps may be back, and noted no more.
+            if not (again and store.lock(row.run_id).last_sequence != moved.last_sequence):
+                store.send_steps(moved, steps, grace=self.services.options.dispatch_grace)
             return moved
 
-        return store.transact(write)
+        return lambda: store.transact(write)
 
     def _write(self, change: RunChange, *, locked: bool = False) -> RunRow:
         """Append under the lease, or under the row's lock: a pause keeps no fact out."""
@@ -219,14 +228,14 @@ class Journal:
         change = rows.of_state(self.row, self.state, now=self.store.clock.now()) | rows.unblocked(self.row) | change
         parked = self.store.park(self.row, change=change)
         if parked is None:
-            self._rebase()
+            self.rebase()
             return False
         self.row = parked
         return True
 
     # --- when somebody else wrote first -----------------------------------------------------------------------------
 
-    def _rebase(self) -> None:
+    def rebase(self) -> None:
         """Take pending decisions back, fold what others appended, and append the facts after it.
 
         Done under the row's lock, so that a chatty writer cannot keep a fact out.
@@ -280,7 +289,9 @@ def surely(services: Services, run_id: str, write: Callable[[], T]) -> T:
         except (StoreError, DatabaseError, InterfaceError) as error:
             if not database_is_away(error) or clock.monotonic() >= deadline:
                 raise
-            logger.warning("Run %s: the database is away; keeping the outcome and trying again", run_id)
+            logger.warning(
+                "Run %s: the database is away; keeping the outcome and trying again", run_id, extra={"run_id": run_id}
+            )
             clock.sleep(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
 
@@ -288,4 +299,4 @@ def surely(services: Services, run_id: str, write: Callable[[], T]) -> T:
 def database_is_away(error: Exception) -> bool:
     """Is the database in trouble, rather than what it was asked?"""
     cause = error.__cause__ if isinstance(error, StoreError) else error
-    return isinstance(cause, OperationalError | InterfaceError)
+    return isinstance(cause, OperationalError | InterfaceError) and cause.args[:1] not in _TOO_LARGE

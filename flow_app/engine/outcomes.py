@@ -16,7 +16,7 @@ from flow_app.engine.services import Services
 
 _MAX_ERROR = 4000
 
-step_logger = logging.getLogger("flow_app.steps")
+_logger = logging.getLogger("flow_app.steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,11 @@ def error_text(error: BaseException) -> str:
     return clean_text(f"{type(error).__name__}: {text}", limit=_MAX_ERROR)
 
 
+def logger_for(run_id: str, step_id: str, attempt: int) -> logging.LoggerAdapter[logging.Logger]:
+    """The logger of a body: each line says which attempt it comes from."""
+    return logging.LoggerAdapter(_logger, {"run_id": run_id, "step_id": step_id, "attempt": attempt})
+
+
 def step_context(services: Services, state: RunState, step_id: str, *, is_cancelled: Callable[[], bool]) -> StepContext:
     """What the body of a running step is called with."""
     step = state.steps[step_id]
@@ -83,7 +88,6 @@ def step_context(services: Services, state: RunState, step_id: str, *, is_cancel
             tokens[hook_id] = hook_token(state, hook_id, secrets=services.secrets)
         return tokens[hook_id]
 
-    labels = {"run_id": state.run_id, "step_id": step_id, "attempt": step.attempt}
     return StepContext(
         run_id=state.run_id,
         step_id=step_id,
@@ -91,7 +95,7 @@ def step_context(services: Services, state: RunState, step_id: str, *, is_cancel
         attempt=step.attempt,
         input_payload=step.input_payload,
         spec=state.spec,
-        logger=logging.LoggerAdapter(step_logger, labels),
+        logger=logger_for(state.run_id, step_id, step.attempt),
         token_for=token_for,
         read_history=lambda: services.store.history(state.run_id),
         is_cancelled=is_cancelled,

@@ -14,7 +14,7 @@ from flow_app.core.remote import StepOut, StepStore
 from flow_app.engine import shutdown
 from flow_app.engine.deadlines import Deadline, run_within, timed_out
 from flow_app.engine.keeper import Kept, keeper
-from flow_app.engine.outcomes import Outcome, run_body, step_logger
+from flow_app.engine.outcomes import Outcome, logger_for, run_body
 from flow_app.engine.services import Services
 from flow_app.engine.settling import settle
 from flow_app.errors import ConfigurationError, InvalidTransitionError
@@ -102,7 +102,6 @@ class _Attempt:
             hook = store.hook(step.run, hook_id)
             return derived_token(run_id, hook_id, known=None if hook is None else hook.token_digest, secrets=secrets)
 
-        labels = {"run_id": run_id, "step_id": step.step_id, "attempt": step.attempt}
         return StepContext(
             run_id=run_id,
             step_id=step.step_id,
@@ -110,7 +109,7 @@ class _Attempt:
             attempt=step.attempt,
             input_payload=step.input,
             spec=step.spec,
-            logger=logging.LoggerAdapter(step_logger, labels),
+            logger=logger_for(run_id, step.step_id, step.attempt),
             token_for=token_for,
             read_history=lambda: store.history(run_id),
             is_cancelled=self._is_over,
@@ -132,4 +131,5 @@ class _Attempt:
         try:
             self.lost = not self.store.renew_step(self.step, lease=self.lease)
         except Exception:
-            logger.warning("Step %s: its lease could not be renewed this time", self.step.step_id, exc_info=True)
+            step_id, labels = self.step.step_id, {"run_id": self.step.run.run_id, "step_id": self.step.step_id}
+            logger.warning("Step %s: its lease could not be renewed this time", step_id, exc_info=True, extra=labels)

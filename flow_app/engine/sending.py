@@ -26,9 +26,14 @@ class Plan:
     awaited: Awaited
 
 
-def plan(services: Services, journal: Journal, decision: Decision, *, batch: bool) -> Plan:
-    """The members of a batch travel, and steps that are declared to, wherever they can be sent."""
+def plan(services: Services, journal: Journal, decision: Decision, *, batch: bool) -> Plan | None:
+    """The members of a batch travel, and steps that are declared to, wherever they can be sent.
+
+    None when an outcome has come in that the state does not show yet: its step must not be taken for lost.
+    """
     out = _out(services, journal)
+    if len(out) != journal.row.steps_out:
+        return None
     fresh = [step_id for step_id in decision.run if step_id not in out]
     sent: list[str] = []
     if services.sends_steps:

@@ -109,7 +109,9 @@ class Services:
                 try:
                     observer.on_event(envelope)
                 except Exception:
-                    logger.exception("Observer %r failed on %s", observer, envelope.key)
+                    logger.exception(
+                        "Observer %r failed on %s", observer, envelope.key, extra={"run_id": envelope.run_id}
+                    )
             event_recorded.send_robust(sender=workflow, envelope=envelope)
 
     # --- dispatching -------------------------------------------------------------------------------------------------
@@ -137,7 +139,10 @@ class Services:
         try:
             dispatcher.dispatch_step(step, build=build, queue=queue)
         except Exception:
-            logger.exception("Dispatching step %s of run %s failed after commit", step.step_id, step.run_id)
+            labels = {"run_id": step.run_id, "step_id": step.step_id, "attempt": step.attempt}
+            logger.exception(
+                "Dispatching step %s of run %s failed after commit", step.step_id, step.run_id, extra=labels
+            )
 
     def dispatch_quietly(self, build: str | None, task: FlowTask) -> None:
         """All is committed, and an error is nobody's answer any more: the run's ``wake_at`` brings it back."""
@@ -146,4 +151,5 @@ class Services:
         try:
             self.dispatcher.dispatch_for_build(build, task)
         except Exception:
-            logger.exception("Dispatching run %s failed after commit", task.explicit_run_id)
+            run_id = task.explicit_run_id
+            logger.exception("Dispatching run %s failed after commit", run_id, extra={"run_id": run_id})

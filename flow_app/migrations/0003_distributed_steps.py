@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 from django.db import migrations, models
 
 import flow_app.models.fields

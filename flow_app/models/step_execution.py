@@ -9,14 +9,10 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from flow_app.models.fields import UtcDateTimeField
-from flow_app.models.keys import text_key
 from flow_app.models.run import Run
 
 
 class StepExecutionQuerySet(models.QuerySet["StepExecution"]):
-    def with_id(self, step_id: str) -> Self:
-        return self.filter(step_key=text_key(step_id))
-
     def due(self, now: datetime) -> Self:
         return self.filter(wake_at__lte=now)
 

@@ -24,9 +24,9 @@ from flow_app.errors import (
 )
 from flow_app.models import Hook, Run, RunLabel, Tombstone
 from flow_app.models.keys import text_key
-from flow_app.store import statements
+from flow_app.store import chunks, statements
 from flow_app.store.projections import Projector, leaves_rows, new_tokens
-from flow_app.store.records import values_of
+from flow_app.store.records import EVENT_COLUMNS, values_of
 from flow_app.store.rows import columns_of, moved
 from flow_app.store.transactions import Transactions, cursor_of
 
@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 _CHUNK = 100  # rows per INSERT: SQLite counts parameters
 _TOKEN_ATTEMPTS = 3
+_WIDTH = 1 + len(EVENT_COLUMNS)  # the run's key comes first
+_PAYLOAD = 1 + EVENT_COLUMNS.index("payload")
 
 
 class Appending(Transactions):
@@ -163,7 +165,9 @@ class Appending(Transactions):
         for start in range(0, len(events), _CHUNK):
             chunk = events[start : start + _CHUNK]
             values = self._event_values(cursor.db, chunk, after=after + start, key=key)
-            cursor.execute(statements.insert_events(len(chunk)), values)
+            for part in chunks.slices([len(text) for text in values[_PAYLOAD::_WIDTH]], most_rows=_CHUNK):
+                rows = values[part.start * _WIDTH : part.stop * _WIDTH]
+                cursor.execute(statements.insert_events(part.stop - part.start), rows)
 
     def _project(self, key: int, run_id: str, events: Sequence[NewEvent], *, after: int, active_hooks: int) -> None:
         projector = Projector(key, run_id, using=self.using, check_target=self._check_target)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from datetime import UTC, datetime, timedelta
 
 from django.db import connections
+from django.db.utils import Error
 
 from flow_app.core.ports import Clock
 from flow_app.store.dialects import dialect_of
 
+logger = logging.getLogger("flow_app.store")
+
 _RECALIBRATE_AFTER = 300.0
+
+#: What the database said, and when, by this process's monotonic clock.
+Reading = tuple[datetime, float]
 
 
 class SystemClock:
@@ -38,26 +45,42 @@ class DatabaseClock(SystemClock):
 
     def __init__(self, using: str) -> None:
         self.using = using
-        self._reading: tuple[datetime, float] | None = None
+        self._reading: Reading | None = None
 
     def now(self) -> datetime:
         reading = self._reading
-        if reading is None or time.monotonic() - reading[1] > _RECALIBRATE_AFTER:
+        if reading is None:
             reading = self._read()
-        then, at = reading
-        return then + timedelta(seconds=time.monotonic() - at)
+        elif time.monotonic() - reading[1] > _RECALIBRATE_AFTER:
+            reading = self._read_again(reading)
+        return _from(reading)
 
     def calibrate(self, now: datetime) -> None:
         """The database has just said that it is ``now``."""
         self._reading = (now, time.monotonic())
 
-    def _read(self) -> tuple[datetime, float]:
+    def _read_again(self, reading: Reading) -> Reading:
+        """The database may be away, or a step's body has used up its connection: neither costs the body's outcome."""
+        try:
+            return self._read()
+        except Error:
+            logger.warning("The database's clock could not be read; the last reading goes on", exc_info=True)
+            connections[self.using].close_if_unusable_or_obsolete()
+            self.calibrate(_from(reading))
+            return reading
+
+    def _read(self) -> Reading:
         connection = connections[self.using]
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT {dialect_of(connection).utc_now}")
             (now,) = cursor.fetchone()
         self._reading = reading = (now.replace(tzinfo=UTC), time.monotonic())
         return reading
+
+
+def _from(reading: Reading) -> datetime:
+    then, at = reading
+    return then + timedelta(seconds=time.monotonic() - at)
 
 
 def clock_for(using: str) -> Clock:

@@ -22,6 +22,7 @@ from flow_app.core.snapshot import HookStatus
 from flow_app.errors import HookTokenConflictError, StoreError
 from flow_app.models import ChildOperation, Hook, Progress
 from flow_app.models.keys import text_key
+from flow_app.store import chunks
 
 #: Events that always leave a row of their own.
 PROJECTED = (HookCreated, HookReceived, HookDisposed, HookExpired, RunProgressRecorded, ChildOperationLinked)
@@ -54,11 +55,11 @@ class Projector:
         for sequence, new in enumerate(events, after + 1):
             self._apply(sequence, new, active_hooks=active_hooks)
         if self.hooks:
-            Hook.objects.using(self.using).bulk_create(self.hooks.values(), batch_size=50)
+            chunks.insert(Hook.objects.using(self.using), [*self.hooks.values()], payload="metadata")
         if self.progress:
-            Progress.objects.using(self.using).bulk_create(self.progress, batch_size=50)
+            chunks.insert(Progress.objects.using(self.using), self.progress, payload="body")
         if self.children:
-            ChildOperation.objects.using(self.using).bulk_create(self.children, batch_size=50)
+            chunks.insert(ChildOperation.objects.using(self.using), self.children, payload="body")
 
     def _apply(self, sequence: int, new: NewEvent, *, active_hooks: int) -> None:
         match new.event:

@@ -26,9 +26,9 @@ _MAX_BIGINT = 2**63 - 1
 
 
 @lru_cache
-def run_columns(dialect: Dialect) -> str:
-    """The select list that :func:`read_run` reads."""
-    return ", ".join(dialect.column(name) if name in _INSTANTS else name for name in RUN_FIELDS)
+def run_columns(dialect: Dialect, *, table: str = "") -> str:
+    """The select list that :func:`read_run` reads; ``table`` is put before each name, as ``r.``."""
+    return ", ".join(dialect.column(table + name) if name in _INSTANTS else table + name for name in RUN_FIELDS)
 
 
 def read_run(values: Sequence[Any]) -> RunRow:

@@ -19,7 +19,7 @@ STEP = StepExecution._meta.db_table
 TOMBSTONE = Tombstone._meta.db_table
 
 #: Parameter: the run's key.
-FORGET_STEPS = f"DELETE FROM {StepExecution._meta.db_table} WHERE run_id = %s"
+FORGET_STEPS = f"DELETE FROM {STEP} WHERE run_id = %s"
 
 _EVENT_COLUMNS = ", ".join(EVENT_COLUMNS)
 _EVENT_ROW = "(" + ", ".join(["%s"] * len(EVENT_COLUMNS)) + ")"

@@ -22,16 +22,18 @@ from flow_app.core.remote import DueStep, NewStep, StepOut
 from flow_app.core.spec import WorkflowSpec
 from flow_app.models import StepExecution
 from flow_app.models.keys import text_key
-from flow_app.store import statements
+from flow_app.store import chunks
 from flow_app.store.leasing import Leasing, grace_after
 from flow_app.store.records import read_payload
-from flow_app.store.rows import read_run
+from flow_app.store.rows import read_run, run_columns
+from flow_app.store.statements import RUN, STEP, select_first_wake
 
-STEP = StepExecution._meta.db_table
-
-_BATCH = 50
 _MILLISECOND = timedelta(milliseconds=1)
-_READ = "id, step_id, attempt, fencing_token, deliveries, late, step_name, input, retry, spec, queue, timeout_ms"
+_COLUMNS = (
+    "id", "step_id", "attempt", "fencing_token", "deliveries", "late", "step_name", "input", "retry", "spec", "queue",
+    "timeout_ms",
+)  # fmt: skip
+_READ = ", ".join(f"e.{name}" for name in _COLUMNS)
 _IN_TIME = "(times_out_at IS NULL OR times_out_at > {now})"
 
 
@@ -42,7 +44,7 @@ class Travelling(Leasing):
         """An append that is tried again, because nobody heard that it had committed, finds its notes there."""
         wake_at = self.clock.now() + grace
         rows = [_execution(row, step, wake_at) for step in steps]
-        StepExecution.objects.using(self.using).bulk_create(rows, batch_size=_BATCH, ignore_conflicts=True)
+        chunks.insert(StepExecution.objects.using(self.using), rows, payload="input", ignore_conflicts=True)
 
     def steps_out(self, row: RunRow) -> set[str]:
         found = self.fetch(f"SELECT step_id FROM {STEP} WHERE run_id = %s{self.latest}", (row.key,))
@@ -64,18 +66,14 @@ class Travelling(Leasing):
     # --- the worker ---------------------------------------------------------------------------------------------------
 
     def find_step(self, run_id: str, step_id: str) -> StepOut | None:
-        runs = self.fetch(statements.select_run(self.dialect), (text_key(run_id),))
-        if not runs:
-            return None
-        run = read_run(runs[0])
-        now = self.dialect.moment(self.clock)
+        now, run = self.dialect.moment(self.clock), run_columns(self.dialect, table="r.")
         found = self.fetch(
-            f"SELECT CASE WHEN lease_expires_at > {now.sql} THEN 1 ELSE 0 END, "
-            f"CASE WHEN times_out_at <= {now.sql} THEN 1 ELSE 0 END, {_READ} "
-            f"FROM {STEP} WHERE run_id = %s AND step_key = %s",
-            (*now.params, *now.params, run.key, text_key(step_id)),
+            f"SELECT CASE WHEN e.lease_expires_at > {now.sql} THEN 1 ELSE 0 END, "
+            f"CASE WHEN e.times_out_at <= {now.sql} THEN 1 ELSE 0 END, {_READ}, {run} "
+            f"FROM {RUN} r JOIN {STEP} e ON e.run_id = r.id WHERE r.run_key = %s AND e.step_key = %s",
+            (*now.params, *now.params, text_key(run_id), text_key(step_id)),
         )
-        return _step_out(run, found[0]) if found else None
+        return _step_out(found[0]) if found else None
 
     def claim_step(self, step: StepOut, *, lease: timedelta, worker: str) -> StepOut | None:
         """The time of an attempt that is over stays over, whoever takes it then."""
@@ -90,11 +88,12 @@ class Travelling(Leasing):
         sql = (
             f"UPDATE {STEP} SET fencing_token = %s, worker = %s, deliveries = deliveries + 1, dispatches = 0, "
             f"{', '.join(f'{name} = {moment.sql}' for name, moment in columns)} "
-            f"WHERE id = %s AND attempt = %s AND fencing_token = %s "
+            f"WHERE id = %s AND attempt = %s AND fencing_token = %s AND late = %s "
             f"AND (lease_expires_at IS NULL OR lease_expires_at <= {now.sql} OR times_out_at <= {now.sql})"
+            f"{self.dialect.unhurried}"
         )
         moments = [value for _, moment in columns for value in moment.params]
-        key = (step.key, step.attempt, step.token)
+        key = (step.key, step.attempt, step.token, step.late)
         params = (token, worker[:200], *moments, *key, *now.params, *now.params)
         claimed = self.attempt(lambda: self.execute(sql, params))
         return replace(step, token=token, deliveries=step.deliveries + 1, held=True) if claimed else None
@@ -164,11 +163,11 @@ class Travelling(Leasing):
     def _running(self, keys: set[int]) -> dict[int, tuple[str, str | None]]:
         """Id and build of those runs that are not paused."""
         where, params = self.dialect.among(sorted(keys))
-        rows = self.fetch(f"SELECT id, run_id, build FROM {statements.RUN} WHERE paused_at IS NULL AND {where}", params)
+        rows = self.fetch(f"SELECT id, run_id, build FROM {RUN} WHERE paused_at IS NULL AND {where}", params)
         return {key: (run_id, build) for key, run_id, build in rows}
 
     def next_step_wake(self) -> datetime | None:
-        return self.first_instant(statements.select_first_wake(self.dialect, STEP))
+        return self.first_instant(select_first_wake(self.dialect, STEP))
 
 
 def _execution(row: RunRow, step: NewStep, wake_at: datetime) -> StepExecution:
@@ -187,11 +186,12 @@ def _execution(row: RunRow, step: NewStep, wake_at: datetime) -> StepExecution:
     )
 
 
-def _step_out(run: RunRow, values: Sequence[Any]) -> StepOut:
-    held, timed_out, key, step_id, attempt, token, deliveries, late, name, given, retry, spec, queue, timeout = values
+def _step_out(values: Sequence[Any]) -> StepOut:
+    held, timed_out, *values = values
+    key, step_id, attempt, token, deliveries, late, name, given, retry, spec, queue, timeout, *run = values
     return StepOut(
         key=key,
-        run=run,
+        run=read_run(run),
         step_id=step_id,
         attempt=attempt,
         token=token,

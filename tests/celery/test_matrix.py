@@ -16,6 +16,7 @@ def carried_by_celery(settings: Any, cluster: Cluster) -> None:
     settings.FLOW_APP = cluster.flow
 
 
+@pytest.mark.every_database
 @both_brokers
 @pytest.mark.slow
 def test_the_invoices_with_real_workers(cluster: Cluster) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from celery import Celery
+from celery import Celery, current_app
 from django.conf import settings
 from django.db import connection
 
@@ -97,6 +97,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.folder / "ledger")
+        self._app_before = current_app._get_current_object()
         self.app = Celery("here", set_as_current=True)
         self.app.conf.update(self.celery_settings())
         self.engine = self.engine_with(self.flow)
@@ -117,6 +118,7 @@ class Cluster:
             "broker_connection_retry_on_startup": True,
             "task_default_queue": self.queue,
             "task_ignore_result": True,
+            "db_reuse_max": 1000,
             "worker_prefetch_multiplier": 1,
             "worker_hijack_root_logger": True,
             "beat_schedule": {"tick": {"task": "flow_app.tick", "schedule": TICK, "options": {"expires": 5}}},
@@ -189,6 +191,7 @@ class Cluster:
         self.wait_until(lambda: not any(member.is_alive for member in self.members), "their end")
         self.broker.close()
         self.app.close()
+        self._app_before.set_current()
 
     # --- sabotage -----------------------------------------------------------------------------------------------------
 
@@ -235,11 +238,7 @@ class Cluster:
     def report(self) -> str:
         """For a failure: rows that are open, and the last lines of each log."""
         rows = [row for row in self.engine.store.rows() if not row.status.is_terminal]
-        logs = [
-            f"--- {member.name} ({'alive' if member.is_alive else 'dead'})\n{_tail(member.log)}"
-            for member in self.members
-        ]
-        return "\n".join([*map(str, rows[:20]), *logs])
+        return "\n".join([*map(str, rows[:20]), *map(_tail, self.members)])
 
 
 def _tail(member: Member, lines: int = 40) -> str:

@@ -58,7 +58,7 @@ def _after(owner: type, name: str) -> Callable[[str], None]:
 
 
 def _calls() -> dict[str, Callable[[str], None]]:
-    from flow_app.dispatch import FlowScheduler
+    from flow_app.dispatch import CeleryDispatcher, FlowScheduler
     from flow_app.store import DjangoEventStore
 
     return {
@@ -69,6 +69,12 @@ def _calls() -> dict[str, Callable[[str], None]]:
         "before-claim": _before(DjangoEventStore, "claim"),
         "after-claim": _after(DjangoEventStore, "claim"),
         "in-take-due": _after(DjangoEventStore, "take_due"),  # inside its transaction
+        "before-claim-step": _before(DjangoEventStore, "claim_step"),
+        "after-claim-step": _after(DjangoEventStore, "claim_step"),
+        "before-close-step": _before(DjangoEventStore, "close_step"),  # in the outcome's transaction
+        "before-hint": _before(CeleryDispatcher, "dispatch_for_build"),
+        "before-step-hint": _before(CeleryDispatcher, "dispatch_step"),
+        "in-take-due-steps": _after(DjangoEventStore, "take_due_steps"),
         "before-tick": _before(FlowScheduler, "tick"),
         "after-tick": _after(FlowScheduler, "tick"),
     }

@@ -7,7 +7,7 @@ from project.settings_test import DATABASES
 from tests.cluster.given import given
 
 _given = given()
-DATABASES["default"]["NAME"] = _given["database"]
+DATABASES["default"] |= {"NAME": _given["database"], "CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
 FLOW_APP = _given["flow"]
 
 globals().update({f"CELERY_{name.upper()}": value for name, value in _given["celery"].items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,18 @@ def batch(ctx: Any) -> Any:
     return ctx.complete([ctx.step_output(step_id) for step_id in ids])
 
 
+@workflow("cluster.stoppable")
+def stoppable(ctx: Any) -> Any:
+    """Batches without end; asked to stop, it cleans up."""
+    if ctx.cancellation_request is not None:
+        return ctx.cancel() if ctx.step_completed("clean") else ctx.schedule_step("clean", work, {})
+    for round_ in range(100):
+        ids = [f"r{round_}.{index}" for index in range(3)]
+        if not all(ctx.step_completed(step_id) for step_id in ids):
+            return ctx.schedule_steps([ctx.step(step_id, work, ctx.input) for step_id in ids])
+    return ctx.complete()
+
+
 @workflow("cluster.approval")
 def approval(ctx: Any) -> Any:
     """A step, an answer from outside, and a step."""
@@ -91,3 +104,22 @@ def deadly(ctx: Any) -> Any:
     if ctx.step_failed("poison"):
         return ctx.complete(ctx.step_failed("poison"))
     return ctx.schedule_step("poison", poison, retry=STUBBORN)
+
+
+@step("cluster.limited", retry=STUBBORN, timeout=timedelta(seconds=1), dispatch="task")
+def limited(ctx: StepContext, data: dict[str, Any]) -> str:
+    """Hangs until it is let go; then its heartbeat tells whether anybody waits."""
+    book = ledger()
+    book.note("begin", ctx)
+    wait_for(Path(given()["folder"]) / data["hold"])
+    try:
+        ctx.heartbeat()
+    finally:
+        book.note("end", ctx)
+    return "too late"
+
+
+@workflow("cluster.hangs")
+def hangs(ctx: Any) -> Any:
+    error = ctx.step_failed("s")
+    return ctx.complete(error) if error else ctx.schedule_step("s", limited, ctx.input)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from flow_app import Command, WorkflowContext, workflow
 from flow_app.authoring.runtime import RegistryRuntime
+from flow_app.authoring.steps import StepDefinition
+from flow_app.authoring.workflows import WorkflowDefinition
 from flow_app.core.events import EventEnvelope
 from flow_app.core.ports import EventStore, NewEvent, RunRow
 from flow_app.core.spec import RuntimeBuildCompatibility
@@ -24,6 +28,25 @@ _SHORT = {
 }  # fmt: skip
 _LONG = {short: event_type for event_type, short in _SHORT.items()}
 _SUBJECTS = ("step_id", "wait_id", "hook_id")
+
+#: What :func:`sleep_of` says of a paused run.
+ASLEEP = (None, "paused")
+
+
+def sleep_of(engine: FlowEngine, run_id: str = "r1") -> tuple[datetime | None, str]:
+    """When somebody looks at the run again, and why."""
+    row = engine.row(run_id)
+    return row.wake_at, row.wake_reason
+
+
+def alone(step: StepDefinition, given: object = None) -> WorkflowDefinition:
+    """Workflow ``w``: the step alone, as ``s``, and its output is the run's."""
+
+    @workflow("w")
+    def w(ctx: WorkflowContext) -> Command:
+        return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", step, given)
+
+    return w
 
 
 def story(engine: FlowEngine, run_id: str = "r1") -> str:

@@ -44,6 +44,10 @@ class Mailbox:
         self.queues.append(queue)
 
 
+class Died(BaseException):
+    """The end of a worker's process: a body raises it, and no ``except Exception`` sees it."""
+
+
 class Broker:
     """One engine, as all workers have it, and the mailbox in front of them."""
 

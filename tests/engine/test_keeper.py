@@ -15,6 +15,7 @@ from flow_app.engine import FlowEngine
 from flow_app.errors import LeaseLostError
 from flow_app.models import StepExecution
 from flow_app.store import DjangoEventStore, InMemoryEventStore
+from tests.engine.logbook import alone
 from tests.engine.mailbox import Broker
 
 _LEASE = timedelta(milliseconds=600)
@@ -47,11 +48,7 @@ def test_a_step_that_outlasts_its_lease_keeps_it(real_store: Any) -> None:
         assert _wait_for(lambda: real_store.row("r").lease_expires_at > first + _LEASE)
         return real_store.claim("r", lease=_LEASE) is None
 
-    @workflow("w")
-    def w(ctx: Any) -> Any:
-        return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", slow)
-
-    engine.start("w", run_id="r")
+    engine.start(alone(slow), run_id="r")
     assert engine.snapshot("r").output is True
     assert bodies == [1]
 
@@ -93,11 +90,7 @@ def test_a_step_that_travels_and_outlasts_its_lease_keeps_it() -> None:
         assert _wait_for(lambda: expires_at() > first + _LEASE)
         return broker.run(RunStep("r", "s", 1))
 
-    @workflow("w")
-    def w(ctx: Any) -> Any:
-        return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", slow)
-
-    broker.engine.start("w", run_id="r")
+    broker.engine.start(alone(slow), run_id="r")
     broker.work_off()
     assert broker.engine.snapshot("r").output is False
     assert bodies == [1]

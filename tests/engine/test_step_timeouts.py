@@ -15,8 +15,9 @@ from flow_app.core.context import StepContext
 from flow_app.core.tasks import RunStep
 from flow_app.models import StepExecution
 from flow_app.store import DjangoEventStore
-from flow_app.testing import FlowTestEngine
+from flow_app.testing import FakeClock, FlowTestEngine
 from tests.engine.conftest import inline_engine
+from tests.engine.logbook import alone
 from tests.engine.mailbox import Broker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -154,20 +155,33 @@ def test_where_no_thread_may_run_the_body_is_judged_at_its_end():
 
 
 @pytest.mark.parametrize("death", [SystemExit, KeyboardInterrupt], ids=lambda death: death.__name__)
-def test_a_body_with_a_timeout_that_stops_its_process_leaves_the_attempt_open(death):
-    engine, ran = inline_engine(DjangoEventStore()), Counter()
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("timeout", [None, MINUTE], ids=["untimed", "timed"])
+def test_a_body_that_stops_its_process_is_counted_whatever_thread_it_runs_in(death, members, timeout):
+    """Else it would run for ever: a run that is merely blocked is tried again and again."""
+    engine, ran = inline_engine(DjangoEventStore(clock=FakeClock())), Counter()
 
-    def body(ctx: StepContext) -> str:
-        ran["body"] += 1
-        if ran["body"] == 1:
+    @step("mortal", retry=LENIENT, timeout=timeout)
+    def mortal(ctx: StepContext) -> str:
+        if ctx.step_id == "s0":
+            ran["body"] += 1
             raise death
         return "done"
 
-    slow(body)
-    with pytest.raises(errors.RuntimeFailureError):
-        engine.start("w", run_id="r")
+    @workflow("w")
+    def w(ctx: Any) -> Any:
+        if ctx.step_failed("s0"):
+            return ctx.complete(ctx.step_failed("s0"))
+        return ctx.schedule_steps([ctx.step(f"s{n}", mortal) for n in range(members)])
+
+    with pytest.raises(death):
+        engine.start(w, run_id="r")
+    for _ in range(engine.services.options.max_deliveries - 1):
+        with pytest.raises(death):
+            engine.drive("r")
     engine.drive("r")
-    assert engine.snapshot("r").output == "done"
+    assert engine.snapshot("r").output == "worker lost"
+    assert ran["body"] == engine.services.options.max_deliveries
 
 
 # --- on its own -------------------------------------------------------------------------------------------------------
@@ -280,11 +294,7 @@ def test_heartbeats_keep_the_lease(broker):
             resent.extend(broker.box.steps)
         return "kept"
 
-    @workflow("w")
-    def w(ctx: Any) -> Any:
-        return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", long)
-
-    broker.engine.start(w, run_id="r")
+    broker.engine.start(alone(long), run_id="r")
     broker.work_off()
     assert broker.engine.snapshot("r").output == "kept"
     assert resent == []
@@ -337,11 +347,7 @@ def test_a_heartbeat_survives_a_database_that_is_away_for_a_moment(broker, monke
             ctx.heartbeat()
         return "done"
 
-    @workflow("w")
-    def w(ctx: Any) -> Any:
-        return ctx.complete(ctx.step_output("s")) if ctx.step_completed("s") else ctx.schedule_step("s", long)
-
-    broker.engine.start(w, run_id="r")
+    broker.engine.start(alone(long), run_id="r")
     broker.work_off()
     assert broker.engine.snapshot("r").output == "done"
 

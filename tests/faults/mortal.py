@@ -18,7 +18,10 @@ from flow_app.testing import FakeClock
 T = TypeVar("T")
 
 #: What changes the database: each is a moment at which a process can die, before it and after it.
-WRITES = ("create", "claim", "append", "park", "take_due", "commit")
+WRITES = (
+    "create", "claim", "append", "park", "take_due", "commit",
+    "send_steps", "recall_steps", "claim_step", "close_step", "resend_step", "take_due_steps",
+)  # fmt: skip
 
 
 class Killed(BaseException):

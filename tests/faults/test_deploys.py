@@ -90,3 +90,19 @@ def test_without_a_route_nothing_is_sent_and_the_run_says_what_it_waits_for(
     deployment.start_worker("v1")
     cluster.wait_for_end("old")
     assert deployment.builds_of("old") == {"v1"}
+
+
+def test_workers_that_are_replaced_one_after_the_other_repeat_nothing(cluster: Cluster) -> None:
+    cluster.start(workers=2)
+    chains = [cluster.engine.start("cluster.chain", {"steps": 6, "pause": 0.1}, run_id=f"c{i}") for i in range(8)]
+    batches = [cluster.engine.start("cluster.batch", {"steps": 8, "pause": 0.1}, run_id=f"b{i}") for i in range(4)]
+    for _ in range(4):
+        begun = len(cluster.ledger.entries("begin"))
+        cluster.wait_until(lambda: len(cluster.ledger.entries("begin")) > begun or cluster.has_ended(*chains))  # noqa: B023
+        old = cluster.workers[0]
+        cluster.start_worker()
+        cluster.end(old)
+    cluster.wait_for_end(*chains, *batches)
+    assert set(cluster.ledger.bodies().values()) == {1}
+    rows = [cluster.engine.row(run_id) for run_id in (*chains, *batches)]
+    assert not any(row.lost_leases for row in rows)

@@ -14,7 +14,7 @@ from threading import Barrier, Lock, Thread
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import connection, connections
 
 from flow_app import step, workflow
 from flow_app.authoring.runtime import RegistryRuntime
@@ -129,8 +129,10 @@ def test_steps_that_finish_together_pass_the_join_once() -> None:
     bodies: Counter[tuple[str, str]] = Counter()
     threads = Threads()
     join(bodies, together=True)
+    # SQLite lets one write at a time: there is nothing to meet.
+    repeats = REPEATS // 10 if connection.vendor == "sqlite" else REPEATS
     with threads.working():
-        for index in range(REPEATS):
+        for index in range(repeats):
             run_id = threads.engine.start("joins", run_id=f"r{index}")
             threads.wait_for_end(run_id)
             check(threads.engine, run_id, bodies)

@@ -57,6 +57,7 @@ def test_a_child_of_a_worker_that_is_killed_in_a_step(cluster: Cluster) -> None:
     check(cluster, "r", kills=1)
 
 
+@pytest.mark.every_database
 def test_a_worker_that_is_killed_in_a_batch(cluster: Cluster) -> None:
     victim = cluster.start_worker(concurrency=4)
     cluster.engine.start("cluster.batch", {"steps": 4, "hold": "go"}, run_id="r")
@@ -87,7 +88,22 @@ def test_a_worker_that_is_killed_around_a_write(cluster: Cluster, call: str) -> 
     check(cluster, "r", kills=1)
 
 
-@pytest.mark.parametrize("call", ["before-tick", "in-take-due", "after-tick"])
+@pytest.mark.every_database
+@pytest.mark.parametrize(
+    "call", ["before-step-hint", "before-claim-step", "after-claim-step", "before-close-step", "before-hint"]
+)
+def test_a_worker_that_is_killed_around_a_step_that_travels(cluster: Cluster, call: str) -> None:
+    cluster.die_at(call)
+    cluster.start(workers=2)
+    cluster.engine.start("cluster.batch", {"steps": 4}, run_id="r")
+    cluster.wait_until(lambda: cluster.died_at(call), "the death")
+    cluster.start_worker()
+    cluster.wait_for_end("r")
+    assert cluster.types("r").count("step_completed") == 5
+    check(cluster, "r", kills=1, at_once=4)
+
+
+@pytest.mark.parametrize("call", ["before-tick", "in-take-due", "in-take-due-steps", "after-tick"])
 def test_whoever_ticks_is_killed_in_the_middle(cluster: Cluster, call: str) -> None:
     """The broker loses the first hints, so that only a tick can help."""
     run_ids = [cluster.engine.start("cluster.chain", {"steps": 1}, run_id=f"r{index}") for index in range(5)]
@@ -117,15 +133,18 @@ def test_a_beat_that_is_killed_is_missed_and_replaced(cluster: Cluster) -> None:
 @both_brokers
 def test_a_broker_that_loses_everything(cluster: Cluster) -> None:
     cluster.start(workers=2, concurrency=2)
-    run_ids = [
-        cluster.engine.start("cluster.chain", {"steps": 3, "pause": 0.1}, run_id=f"r{index}") for index in range(20)
+    chains = [
+        cluster.engine.start("cluster.chain", {"steps": 3, "pause": 0.1}, run_id=f"c{index}") for index in range(10)
+    ]
+    batches = [
+        cluster.engine.start("cluster.batch", {"steps": 4, "pause": 0.1}, run_id=f"b{index}") for index in range(5)
     ]
     cluster.wait_for_body("s1")
     cluster.broker.flush()
-    cluster.wait_for_body("s2")
+    cluster.wait_for_body("b0")
     cluster.broker.flush()
-    cluster.wait_for_end(*run_ids)
-    check(cluster, *run_ids)
+    cluster.wait_for_end(*chains, *batches)
+    check(cluster, *chains, *batches)
     assert set(cluster.ledger.bodies().values()) == {1}
 
 
@@ -143,6 +162,7 @@ def _cut_other_connections() -> None:
             cursor.execute("KILL %s", [number])
 
 
+@pytest.mark.every_database
 def test_a_database_connection_that_is_cut_under_a_step(cluster: Cluster) -> None:
     if connection.vendor == "sqlite":
         pytest.skip("SQLite has no connection that could be cut")
@@ -181,3 +201,28 @@ def test_a_worker_that_sleeps_through_its_lease_writes_nothing_any_more(cluster:
     cluster.wait_until(lambda: len(cluster.ledger.entries("end", step_id="s0")) == 2, "the sleeper's own end")
     cluster.end(sleeper)
     assert cluster.types("r") == before
+
+
+def test_runs_that_are_stopped_while_their_worker_is_killed(cluster: Cluster) -> None:
+    """Each cleans up, in spite of the death, and starts nothing ordinary after the request."""
+    victim = cluster.start_worker()
+    cluster.start(workers=1)
+    run_ids = [cluster.engine.start("cluster.stoppable", {"pause": 0.05}, run_id=f"r{index}") for index in range(8)]
+    cluster.wait_until(lambda: len({entry.run_id for entry in cluster.ledger.entries("begin")}) == 8, "all of them")
+    for run_id in run_ids[:4]:
+        cluster.engine.request_cancellation(run_id, "enough")
+    victim.kill()
+    cluster.start_worker()
+    for run_id in run_ids[4:]:
+        cluster.engine.request_cancellation(run_id, "enough")
+    cluster.wait_for_end(*run_ids)
+    for run_id in run_ids:
+        history = cluster.engine.history(run_id)
+        types = [item.type for item in history]
+        after = history[types.index("run_cancellation_requested") :]
+        started = {item.data["step_id"] for item in after if item.type == "step_started"}
+        assert started == {"clean"}
+        assert types[-1] == "run_cancelled"
+        cleaned = [item for item in after if item.type == "step_completed" and item.data["step_id"] == "clean"]
+        assert len(cleaned) == 1
+    check(cluster, *run_ids, kills=1, at_once=4)

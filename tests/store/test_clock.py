@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from flow_app.errors import InvalidTransitionError
@@ -52,6 +52,23 @@ def test_the_database_is_asked_once_and_again_when_the_reading_is_old(monkeypatc
     with CaptureQueriesContext(connection) as queries:
         clock.now()
     assert len(queries) == 1
+
+
+@on_a_server
+@pytest.mark.django_db
+def test_the_last_reading_goes_on_while_the_database_does_not_answer(monkeypatch, caplog):
+    clock = DatabaseClock("default")
+    first = clock.now()
+    later = time.monotonic() + 301
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+
+    def refuse(*args):
+        raise OperationalError("server closed the connection unexpectedly")
+
+    with connection.execute_wrapper(refuse):
+        assert timedelta(seconds=300) < clock.now() - first < timedelta(seconds=310)
+        clock.now()
+    assert caplog.text.count("could not be read") == 1  # asked again when this one is old
 
 
 @on_a_server

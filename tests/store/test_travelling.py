@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from flow_app import RetryPolicy
 from flow_app.core.payload import Payload
@@ -240,3 +242,17 @@ def test_workers_that_claim_at_once_are_one(store):
     claims = at_once(*[lambda: claim(store)] * 8)
     assert sum(isinstance(result, StepOut) for result in claims) == 1
     assert StepExecution.objects.get().deliveries == 1
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL lets a transaction choose")
+def test_a_claim_does_not_wait_for_the_disk_and_what_follows_does(store):
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit TO on")
+    sent(store, "s")
+    with CaptureQueriesContext(connection) as statements:
+        assert claim(store)
+    assert [item["sql"].count("set_config('synchronous_commit'") for item in statements].count(1) == 1
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW synchronous_commit")
+        assert cursor.fetchone() == ("on",)
+    connection.close()

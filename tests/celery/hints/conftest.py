@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from celery import Celery, _state
 
 from flow_app import get_engine
 from flow_app.engine import FlowEngine
+from flow_app.models import Run
 from project.celery import app as project_app
 from tests.celery.hints.post import Post, forget_all
 from tests.engine.conftest import registered
@@ -33,16 +35,19 @@ def post() -> Post:
 
 
 @pytest.fixture
-def celery_conf(monkeypatch: pytest.MonkeyPatch) -> Any:
+def celery_conf() -> Iterator[Callable[..., None]]:
     """The project app's configuration, to be changed for the test: ``celery_conf(task_always_eager=True)``."""
-
-    assert project_app.conf.broker_url  # read it first: until then, changes are kept elsewhere
+    conf: Any = project_app.conf
+    assert conf.broker_url  # read it first: until then, changes are kept elsewhere
+    before: dict[str, Any] = {}
 
     def change(**values: Any) -> None:
         for key, value in values.items():
-            monkeypatch.setitem(project_app.conf.changes, key, value)
+            before.setdefault(key, conf[key])
+            conf[key] = value
 
-    return change
+    yield change
+    conf.update(before)
 
 
 @pytest.fixture
@@ -60,6 +65,13 @@ def flow_app(settings: Any) -> Any:
 def engine(transactional_db: None, flow_app: Any, post: Post) -> FlowEngine:
     """The project's engine, which sends through Celery."""
     return get_engine()
+
+
+@pytest.fixture
+def overdue() -> Callable[[], None]:
+    """Make every open run one that somebody should have looked at by now."""
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    return lambda: Run.objects.filter(wake_at__isnull=False).update(wake_at=long_ago) and None
 
 
 @pytest.fixture

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
-from flow_app import get_engine, workflow
+from flow_app import get_engine, step, workflow
 from flow_app.core.tasks import DriveRun, RunStep
 from flow_app.dispatch import CeleryDispatcher, FlowScheduler, RuntimeBuildTaskRouter
 from flow_app.errors import RunNotFoundError, RuntimeBuildRouteNotFoundError, RuntimeBuildUnavailableError
-from flow_app.models import Run
 from project.celery import app as project_app
 
 QUEUES = {"v1": "flow-v1", "v2": "flow-v2"}
@@ -21,7 +18,7 @@ def deploy(flow_app):
     """The process of a build: its settings are in force from here on."""
 
     def deploy(current, **build):
-        flow_app(BUILD={"current": current, **build}, DISPATCH_GRACE=0.001)
+        flow_app(BUILD={"current": current, **build})
         return get_engine()
 
     return deploy
@@ -106,18 +103,41 @@ def test_a_step_of_its_own_goes_to_the_queue_of_its_run_s_build_or_to_its_own(en
     assert post.queues() == {"flow-v1", "gpu"}
 
 
+def test_a_batch_travels_on_the_queue_of_its_run_s_build_and_joins(engine, deploy, post):
+    @step("half")
+    def half(ctx):
+        return ctx.input / 2
+
+    @workflow("halves")
+    def halves(ctx):
+        if not ctx.step_completed("a") or not ctx.step_completed("b"):
+            return ctx.schedule_steps([ctx.step("a", half, 2), ctx.step("b", half, 4)])
+        return ctx.complete([ctx.step_output("a"), ctx.step_output("b")])
+
+    run_id = deploy("v1", routes=QUEUES).start(halves)
+    sent = post.deliver_all("flow-v1")
+    assert sorted((each.task, each.args) for each in sent) == [
+        ("flow_app.drive_run", (run_id,)),
+        ("flow_app.drive_run", (run_id,)),
+        ("flow_app.run_step", (run_id, "a", 1)),
+        ("flow_app.run_step", (run_id, "b", 1)),
+    ]
+    assert post.queues() == set()
+    assert get_engine().snapshot(run_id).output == [1, 2]
+
+
 # --- a route is missing ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def stranded(engine, deploy, post, asks):
+def stranded(engine, deploy, post, asks, overdue):
     """A run of v1 and one of v2, both due, seen by a process of v2 that knows no way to v1."""
 
     def stranded(**build):
         ids = [deploy(build, routes=QUEUES).start(asks, run_id=f"of-{build}") for build in QUEUES]
         post.take("flow-v1")
         post.take("flow-v2")
-        Run.objects.update(wake_at=get_engine().store.clock.now() - timedelta(seconds=1))
+        overdue()
         return deploy("v2", routes={"v2": "flow-v2"}, **build), ids
 
     return stranded
@@ -175,15 +195,24 @@ def test_the_router_over_celery_queues(engine, deploy, post, asks):
     router.dispatch_for_run(web, run_id, DriveRun(run_id))
     assert post.queues() == {"mine-v2"}
     assert args_in(post, "mine-v2") == [(run_id,)]
-    router.dispatch_for_build("v1", RunStep("r1", "s", 1))
-    assert [sent.task for sent in post.take("mine-v1")] == ["flow_app.run_step"]
+    for send in (router.dispatch_for_build, lambda build, step: router.dispatch_step(step, build=build, queue=None)):
+        send("v1", RunStep("r1", "s", 1))
+        assert [sent.task for sent in post.take("mine-v1")] == ["flow_app.run_step"]
+    router.dispatch_step(RunStep("r1", "s", 1), build="v1", queue="gpu")
+    assert post.queues() == {"gpu"}
 
 
-def test_the_scheduler_over_a_router(engine, deploy, post, asks):
+def test_a_route_of_a_router_needs_no_leave_of_the_process_s_own_builds(engine, deploy, post):
+    route = CeleryDispatcher(deploy("v2"), queue="mine-v1")
+    RuntimeBuildTaskRouter().with_route("v1", route).dispatch_step(RunStep("r1", "s", 1), build="v1", queue=None)
+    assert post.queues() == {"mine-v1"}
+
+
+def test_the_scheduler_over_a_router(engine, deploy, post, asks, overdue):
     web = deploy("v2", routes=QUEUES)
     run_id = web.start(asks)
     post.take("flow-v2")
-    Run.objects.update(wake_at=web.store.clock.now() - timedelta(seconds=1))
+    overdue()
     router = RuntimeBuildTaskRouter().with_route("v2", CeleryDispatcher(web, queue="mine-v2"))
     assert FlowScheduler(web, router).tick().run_ids == [run_id]
     assert post.queues() == {"mine-v2"}

@@ -10,7 +10,6 @@ from flow_app import beat
 from flow_app.checks_celery import check_celery
 from flow_app.core.ports import FlowTaskDispatcher
 from flow_app.dispatch.celery import CeleryDispatcher
-from project.celery import app as project_app
 
 GOOD = {"broker_url": "redis://localhost:6379/0", "beat_schedule": beat.schedule()}
 
@@ -24,11 +23,13 @@ def make_dispatcher(engine) -> FlowTaskDispatcher:
 
 
 @pytest.fixture
-def found(flow_app, celery_conf):
+def found(flow_app, use_app):
     """The warnings under such settings, by number."""
 
     def found(build=None, **values):
-        celery_conf(**{**GOOD, **values})
+        app = Celery("checked", set_as_current=False)
+        app.conf.update({**GOOD, **values})
+        use_app(app)
         if build is not None:
             flow_app(BUILD=build)
         return {message.id: message for message in check_celery()}
@@ -86,8 +87,9 @@ def test_a_setting_that_bites_is_said_with_the_line_that_mends_it(found, number,
         {"broker_url": ["sentinel://a:1", "sentinel://b:1"]},
         {"beat_schedule": {"t": {"task": "flow_app.tick", "schedule": 5, "options": {"expires": 9}}}},
         {"build": {"current": "v2", "routes": {"v1": "flow-v1", "v2": "flow-v2"}}},
+        {"build": {"routes": {"v1": "flow-v1"}}},  # it starts unpinned runs, which go where the project routes
     ],
-    ids=lambda settings_: next(iter(settings_)),
+    ids=["hours", "longer", "rabbitmq", "sentinels", "expires", "routes", "no current build"],
 )
 def test_what_does_not_bite_is_not_said(found, settings_):
     assert found(**settings_) == {}
@@ -116,11 +118,10 @@ def test_annotations_of_our_tasks_are_looked_at(flow_app, use_app, number, annot
     assert "CELERY_TASK_ANNOTATIONS" in message.hint
 
 
-def test_an_app_that_only_the_main_thread_finds(flow_app, celery_conf, monkeypatch):
+def test_an_app_that_only_the_main_thread_finds(found, monkeypatch):
     """``Celery(fixups=[])`` without ``set_default()``: threads of a web server would send to amqp://localhost."""
-    celery_conf(**GOOD)
+    assert found() == {}
     monkeypatch.setattr(_state, "default_app", None)
-    monkeypatch.setattr(_state._tls, "current_app", project_app)
     (message,) = check_celery()
     assert (message.id, "set_default" in message.hint) == ("flow_app.W010", True)
 

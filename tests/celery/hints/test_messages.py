@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from celery import Celery, Task
-from django.db import transaction
+from django.db import connections, transaction
 from django.test import TestCase
 from kombu.exceptions import OperationalError
 from kombu.transport.memory import Channel, Transport
@@ -182,24 +182,21 @@ def test_due_retries_are_sent_and_not_driven_in_the_call(engine, post):
 # --- the broker is away ---------------------------------------------------------------------------------------------
 
 
-def test_field_report_10_broker_down_after_commit(engine, post, asks, away, flow_app, caplog):
+def test_field_report_10_broker_down_after_commit(engine, post, asks, away, overdue, caplog):
     """The caller gets its answer, the run is there, and the tick sends it once the broker is back."""
-    flow_app(DISPATCH_GRACE=0.001)
-    engine = get_engine()
     with caplog.at_level(logging.WARNING, "flow_app.dispatch"):
         run_id = engine.start(asks)
     assert engine.row(run_id).wake_reason == "dispatched"
     assert "the broker is away" in caplog.text
     away.undo()
+    overdue()
     report = FlowScheduler(engine).tick()
     assert report.run_ids == [run_id]
     post.deliver_all()
     assert [hook.run_id for hook in engine.list_active_hooks()] == [run_id]
 
 
-def test_field_report_10_a_publish_that_raised_may_have_been_sent(engine, post, asks, flow_app, monkeypatch):
-    flow_app(DISPATCH_GRACE=0.001)
-    engine = get_engine()
+def test_field_report_10_a_publish_that_raised_may_have_been_sent(engine, post, asks, overdue, monkeypatch):
     send = project_app.amqp.send_task_message
 
     def send_and_raise(*args, **kwargs):
@@ -209,6 +206,7 @@ def test_field_report_10_a_publish_that_raised_may_have_been_sent(engine, post, 
     with monkeypatch.context() as patch:
         patch.setattr(project_app.amqp, "send_task_message", send_and_raise)
         run_id = engine.start(asks)
+    overdue()
     assert FlowScheduler(engine).tick().run_ids == [run_id]
     first, second = post.take()
     post.deliver(first)
@@ -223,6 +221,25 @@ def test_an_answer_is_committed_and_confirmed_while_the_broker_is_away(engine, p
     assert engine.resume_hook(run_id, "answer", 1) is True
     assert engine.resume_hook(run_id, "answer", 1) is False
     assert engine.row(run_id).wake_reason == "runnable"
+
+
+def test_field_report_22_the_repeated_request_sends_what_the_first_one_could_not(engine, post, asks, away):
+    run_id = engine.start(asks, run_id="r1")
+    engine.resume_scheduled_run(run_id)
+    assert engine.resume_hook(run_id, "answer", 1) is True
+    away.undo()
+    assert engine.resume_hook(run_id, "answer", 1) is False
+    assert [sent.args for sent in post.deliver_all()] == [(run_id,)]
+    assert engine.snapshot(run_id).output == 1
+
+
+def test_field_report_11_a_tick_does_not_flood_workers_that_take_nothing(engine, post, asks, overdue):
+    run_ids = sorted(engine.start(asks) for _ in range(5))
+    post.take()  # all lost
+    overdue()
+    for _ in range(10):
+        project_app.tasks["flow_app.tick"]()
+    assert sorted(sent.args[0] for sent in post.take()) == run_ids  # one hint each within the grace
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "amqp://guest@127.0.0.1:1//"])
@@ -292,7 +309,13 @@ def test_an_app_without_django_s_fixup(engine, asks, use_app):
 
 
 def test_another_thread_sends_too(engine, post, asks):
-    thread = Thread(target=lambda: engine.start(asks, run_id="r1"))
+    def send():
+        try:
+            engine.start(asks, run_id="r1")
+        finally:
+            connections.close_all()
+
+    thread = Thread(target=send)
     thread.start()
     thread.join()
     assert [sent.args for sent in post.take()] == [("r1",)]
@@ -323,6 +346,37 @@ def test_a_step_of_its_own_goes_where_it_says(engine, post, queue):
 def test_a_step_is_dispatched_as_any_task_is(engine, post):
     engine.services.dispatcher.dispatch_for_build(None, RunStep("r1", "s", 1))
     assert [sent.task for sent in post.take()] == ["flow_app.run_step"]
+
+
+def test_in_eager_mode_what_a_message_sends_waits_for_its_end(engine, celery_conf):
+    """Else each step would be called by the one before it, until Python's stack is full."""
+    celery_conf(task_always_eager=True)
+    inside = []
+
+    @step("job", dispatch="task")
+    def job(ctx):
+        inside.append(ctx.step_id)
+        if ctx.step_id == "s0":
+            engine.start("chain", 1, run_id="other")
+            assert engine.snapshot("other").status == "running"
+
+    @workflow("chain")
+    def chain(ctx):
+        for number in range(ctx.input):
+            if not ctx.step_completed(f"s{number}"):
+                return ctx.schedule_step(f"s{number}", job)
+        return ctx.complete()
+
+    @workflow("batch")
+    def batch(ctx):
+        if all(ctx.step_completed(step_id) for step_id in "abc"):
+            return ctx.complete()
+        return ctx.schedule_steps([ctx.step(step_id, job) for step_id in "abc"])
+
+    engine.start(chain, 100, run_id="long")
+    engine.start(batch, run_id="wide")
+    assert [engine.snapshot(run_id).status for run_id in ("long", "other", "wide")] == ["completed"] * 3
+    assert len(inside) == 104
 
 
 def test_an_inline_worker_still_handles_what_celery_sends(engine, post, asks):

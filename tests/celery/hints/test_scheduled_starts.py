@@ -11,7 +11,7 @@ import pytest
 from celery.beat import Scheduler
 from celery.schedules import crontab, schedule
 
-from flow_app import beat, get_engine, workflow
+from flow_app import beat, workflow
 from flow_app.beat.nominal import nominal_tick
 from flow_app.errors import ConfigurationError, InvalidRunIdError
 from flow_app.models import RunLabel
@@ -275,11 +275,11 @@ def test_ticks_that_no_worker_took_are_dropped_after_a_minute(engine, post):
     assert timedelta(seconds=59) < expires - before < timedelta(seconds=120)
 
 
-def test_a_tick_dispatches_what_is_due(engine, post, flow_app):
-    flow_app(DISPATCH_GRACE=0.001)
+def test_a_tick_dispatches_what_is_due(engine, post, overdue):
     workflow("plain")(lambda ctx: ctx.complete())
-    run_id = get_engine().start("plain")
+    run_id = engine.start("plain")
     post.take()  # lost
+    overdue()
     project_app.tasks["flow_app.tick"]()
     assert [sent.args for sent in post.deliver_all()] == [(run_id,)]
-    assert get_engine().snapshot(run_id).status == "completed"
+    assert engine.snapshot(run_id).status == "completed"

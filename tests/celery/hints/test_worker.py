@@ -83,15 +83,26 @@ def test_a_workflow_that_raises_blocks_its_run_and_not_the_worker(engine, caplog
     assert (record.levelname, record.code) == ("WARNING", "runtime")  # type: ignore[attr-defined]
 
 
+KILL = {
+    "postgresql": ("SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%s)"),
+    "mysql": ("SELECT connection_id()", "KILL %s"),
+}
+
+
+@pytest.mark.skipif(connection.vendor not in KILL, reason="a file does not hang up")
 def test_a_connection_that_died_between_two_tasks_is_opened_anew(engine):
     """Without Celery's Django fixup nobody else would: tasks would fail until the worker is restarted."""
-    if connection.vendor == "sqlite":
-        pytest.skip("a file does not hang up")
     workflow("plain")(lambda ctx: ctx.complete())
     first, second = engine.start("plain"), engine.start("plain")
     drive_run(first)
-    connection.connection.close()
-    connection.errors_occurred = True
+    ask, kill = KILL[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(ask)
+        (server_side,) = cursor.fetchone()
+    other = connection.copy()
+    with other.cursor() as cursor:
+        cursor.execute(kill, [server_side])
+    other.close()
     drive_run(second)
     assert engine.snapshot(second).status == "completed"
 

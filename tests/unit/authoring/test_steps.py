@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import functools
 import logging
+from datetime import timedelta
 
 import pytest
 
 from flow_app.authoring import registry
+from flow_app.authoring.runtime import RegistryRuntime
 from flow_app.authoring.steps import StepDefinition, step
 from flow_app.core.context import StepContext, StepReference
 from flow_app.core.payload import Payload
 from flow_app.core.policy import DEFAULT_RETRY, RetryPolicy
+from flow_app.core.remote import StepOptions
 from flow_app.core.spec import WorkflowSpec
 from flow_app.errors import ConfigurationError
 
@@ -152,3 +155,41 @@ def test_two_functions_of_one_name_are_refused():
     with pytest.raises(ConfigurationError, match="Two steps are named 'unit-charge'"):
         step("unit-charge")(_input)
     assert registry.steps.get("unit-charge").function is _nothing
+
+
+@pytest.mark.parametrize(
+    ("declared", "options"),
+    [
+        ({}, StepOptions()),
+        ({"timeout": timedelta(seconds=3)}, StepOptions(timeout=timedelta(seconds=3))),
+        ({"dispatch": "task"}, StepOptions(travels=True)),
+        ({"queue": "gpu"}, StepOptions(queue="gpu", travels=True)),
+    ],
+    ids=["none", "timeout", "dispatch", "queue"],
+)
+def test_what_is_declared_about_attempts(declared, options):
+    @step("unit-options", **declared)
+    def body():
+        pass
+
+    assert body.options == options
+    assert RegistryRuntime().step_options("unit-options") == options
+
+
+@pytest.mark.parametrize(
+    ("declared", "says"),
+    [
+        ({"timeout": 3}, "timeout must be a timedelta of 1 ms to 366 days, not 3"),
+        ({"timeout": timedelta()}, "timeout must be"),
+        ({"timeout": timedelta(days=367)}, "timeout must be"),
+        ({"queue": 7}, "queue must be the name of a queue, not 7"),
+        ({"queue": " "}, "queue"),
+        ({"queue": "x" * 201}, "queue"),
+        ({"dispatch": "thread"}, "dispatch must be \"task\" or None, not 'thread'"),
+    ],
+    ids=["seconds", "zero", "a-year-and-more", "number", "blank", "long", "dispatch"],
+)
+def test_bad_options_are_refused_where_they_are_declared(declared, says):
+    with pytest.raises(ConfigurationError, match=says):
+        step("unit-options", **declared)
+    assert "unit-options" not in registry.steps

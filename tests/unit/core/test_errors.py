@@ -87,8 +87,8 @@ EXAMPLES = [
         "at event 3, but ends at 4",
     ),
     (errors.LeaseLostError("r", 7), {"run_id": "r", "epoch": 7}, "epoch 7"),
-    (errors.StepLeaseLostError("r", "s", 2), {"run_id": "r", "step_id": "s", "attempt": 2}, "no longer this worker's"),
-    (errors.AttemptEndedError("r", "s", 2), {"run_id": "r", "step_id": "s", "attempt": 2}, "nobody waits for attempt 2"),
+    (errors.StepLeaseLostError("r", "s", 2), {"run_id": "r", "step_id": "s", "attempt": 2}, "no longer this"),
+    (errors.AttemptEndedError("r", "s", 2), {"run_id": "r", "step_id": "s", "attempt": 2}, "nobody waits"),
     (
         errors.HookTokenConflictError(owner_run_id="r", owner_hook_id="h"),
         {"owner_run_id": "r", "owner_hook_id": "h"},

@@ -27,11 +27,12 @@ TASKS = [
     (tasks.ResumeScheduledRun("r", AT), {"type": "resume_scheduled_run", "run_id": "r", "now": AT_TEXT}),
     (tasks.ResumeDueWaits(AT), {"type": "resume_due_waits", "now": AT_TEXT}),
     (tasks.ResumeDueRetries(AT), {"type": "resume_due_retries", "now": AT_TEXT}),
+    (tasks.RunStep("r", "s", 2), {"type": "run_step", "run_id": "r", "step_id": "s", "attempt": 2}),
 ]
 
 
-def test_there_are_nine_tasks():
-    assert len({wire["type"] for _, wire in TASKS}) == 9
+def test_there_are_nine_tasks_and_one_of_our_own():
+    assert len({wire["type"] for _, wire in TASKS}) == 9 + 1
 
 
 @pytest.mark.parametrize(("task", "wire"), TASKS, ids=lambda value: type(value).__name__)

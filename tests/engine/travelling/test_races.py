@@ -24,7 +24,7 @@ from tests.store.support import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-REPEATS = int(os.environ.get("FLOW_TEST_REPEATS", "5" if connection.vendor == "sqlite" else "20"))
+REPEATS = int(os.environ.get("FLOW_TEST_REPEATS", "5" if connection.vendor == "sqlite" else "8"))
 
 
 class Case:
