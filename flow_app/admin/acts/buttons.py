@@ -49,18 +49,24 @@ class RunButtons:
 
 def run_buttons(request: HttpRequest, run: Run, *, site: AdminSite) -> RunButtons:
     """What this user may do to this run now. At most one query, for its open hooks."""
-    hooks: list[Hook] = []
-    if run.active_hooks and request.user.has_perm("flow_app.resume_hook"):
-        found = Hook.objects.using(run._state.db).filter(run=run, status=HookStatus.ACTIVE.value).order_by("pk")
-        hooks = list(found[:MOST_HOOKS])
-    for hook in hooks:
-        hook.run = run
+    hooks = _open_hooks(request, run, site=site) if run.active_hooks else []
     offered = [HookButtons(hook, facts_of(hook), hook_buttons(request, hook, site=site)) for hook in hooks]
     return RunButtons(_buttons(request, run, RUN_ACTS, site=site), [hook for hook in offered if hook.buttons])
 
 
 def hook_buttons(request: HttpRequest, hook: Hook, *, site: AdminSite) -> list[Button]:
     return _buttons(request, hook, HOOK_ACTS, site=site)
+
+
+def _open_hooks(request: HttpRequest, run: Run, *, site: AdminSite) -> list[Hook]:
+    """Those that the admin of hooks lets this user see, if the user may decide at all."""
+    if not (site.is_registered(Hook) and any(may(request, act) for act in HOOK_ACTS)):
+        return []
+    hook_admin = site.get_model_admin(Hook)
+    if not hook_admin.has_view_permission(request):
+        return []
+    found = hook_admin.get_queryset(request).filter(run=run, status=HookStatus.ACTIVE.value).order_by("pk")
+    return list(found[:MOST_HOOKS])
 
 
 def may(request: HttpRequest, act: Act) -> bool:

@@ -179,6 +179,14 @@ def test_buttons_show_what_the_user_may_do():
         assert {name for name, url in urls.items() if url in page} == shown, who
 
 
+def test_no_button_leads_to_a_refusal():
+    """Who may decide, and not see hooks, is not invited to."""
+    run = run_of("asks", run_id="r1")
+    client = browser("half", "view_run", "resume_hook")
+    page = client.get(pages.run_page(run)).content.decode()
+    assert not any(pages.act(hook_of(run), act.name) in page for act in HOOK_ACTS)
+
+
 def test_payloads_need_a_permission_of_their_own():
     run = run_of("asks", run_id="r1")
     url = reverse("admin:flow_app_hook_change", args=[hook_of(run).pk])
