@@ -1,6 +1,8 @@
 # make test    set up and run all tests, on SQLite, without any server
 # make demo    set up and run the example project's invoices to their end: worker and beat in one process, on SQLite;
 #              make demo BROKER=redis://... DATABASE_URL=postgres://... the same with processes (amqp://, mysql:// too)
+# make site    the demo, and then its site, with some runs left for you; PORT=8000
+# make browser    use the site as a person does, in a real browser: needs Chromium
 # make contract   hold the API against its description: schemathesis, and a generated client that runs an approval
 # make messages   bring the catalogues of translations up to date, and compile them
 # make check   all that has to hold before a commit: lint, migrations, test
@@ -11,23 +13,34 @@ BIN := $(VENV)/bin
 DEMO := demo.sqlite3
 BROKER ?= memory://
 DATABASE_URL ?= sqlite:///$(DEMO)
+PORT ?= 8000
 
-.PHONY: test contract demo messages lint format migrations check install install-dev clean
+.PHONY: test contract demo site browser messages lint format migrations check install install-dev clean
 
 test: install
 	$(BIN)/python -m pytest $(ARGS)
 
-demo: export BROKER := $(BROKER)
-demo: export DATABASE_URL := $(DATABASE_URL)
-demo: export TICK_SECONDS := 0.5
-demo: install
+demo site: export BROKER := $(BROKER)
+demo site: export DATABASE_URL := $(DATABASE_URL)
+demo site: export TICK_SECONDS := 0.5
+demo: demo-database
+	$(BIN)/python manage.py invoices_demo $(ARGS)
+
+site: demo-database
+	$(BIN)/python manage.py invoices_site --port $(PORT) $(ARGS)
+
+.PHONY: demo-database
+demo-database: install
 	$(if $(findstring mysql://,$(DATABASE_URL)),$(BIN)/python -m pip install --quiet -e '.[mysql]')
 	rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
 	$(BIN)/python manage.py migrate --verbosity 0
-	$(BIN)/python manage.py invoices_demo $(ARGS)
 
 contract: $(VENV)-contract/.installed
 	$(VENV)-contract/bin/python -m pytest tests/contract $(ARGS)
+
+# What the browser saw is left in .screenshots.
+browser: $(VENV)/.installed-browser
+	$(BIN)/python -m pytest tests/browser $(ARGS)
 
 # Needs GNU gettext.
 messages: install
@@ -72,6 +85,10 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
 
+$(VENV)/.installed-browser: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --group browser
+	@touch $@
+
 $(VENV)-contract/.installed: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)-contract
 	$(VENV)-contract/bin/python -m pip install --quiet --upgrade "pip>=25.1"
@@ -80,6 +97,6 @@ $(VENV)-contract/.installed: requirements.txt pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-contract build dist .nox .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .test-databases
+	rm -rf $(VENV) $(VENV)-contract build dist .nox .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .screenshots .test-databases
 	rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
 	find flow_app project tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -60,9 +60,12 @@ def release(number: str) -> bool:
 
 
 @step("invoice.approval_deadline")
-def approval_deadline(within: timedelta) -> datetime:
-    """Until when the approver may answer. A step may read the clock: its output is recorded, a replay reads that."""
-    return timezone.now() + within
+def approval_deadline(within: timedelta | float) -> datetime:
+    """Until when the approver may answer; days, where JSON had to say it.
+
+    A step may read the clock: its output is recorded, a replay reads that.
+    """
+    return timezone.now() + (within if isinstance(within, timedelta) else timedelta(days=within))
 
 
 @step("invoice.ask_approval")
