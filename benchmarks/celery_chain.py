@@ -1,6 +1,6 @@
 """Ten steps: a durable run against a Celery chain, and a batch against a chord, on the same worker in one sitting.
 
-    celery_chain.py [--database postgres://...] [--broker redis://...] [--pool prefork] [--rounds 5]
+    celery_chain.py [--database postgres://...] [--broker redis://...] [--pool prefork] [--concurrency 2] [--rounds 5]
 
 Both sides do nothing in their ten steps. Celery keeps results in Redis, as chains and chords need it; flow_app keeps
 every step in the database, in one of the script's own that is dropped at the end. A chain is over when its result is
@@ -161,7 +161,13 @@ def own_database(server: str) -> tuple[str, Wait]:
 
 def start_worker() -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "celery", "--app", "benchmarks.celery_chain", "worker", "--queues=flow-bench"]
-    options = [f"--pool={args.pool}", "--concurrency=2", "--loglevel=ERROR", "--without-gossip", "--without-mingle"]
+    options = [
+        f"--pool={args.pool}",
+        f"--concurrency={args.concurrency}",
+        "--loglevel=ERROR",
+        "--without-gossip",
+        "--without-mingle",
+    ]
     return subprocess.Popen([*command, *options], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -193,6 +199,7 @@ if __name__ == "__main__":
     parser.add_argument("--database", default="postgres://postgres@127.0.0.1:5432/postgres", help="the server")
     parser.add_argument("--broker", default=os.environ["BROKER"])
     parser.add_argument("--pool", default="prefork")
+    parser.add_argument("--concurrency", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     os.environ["BROKER"] = args.broker

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Warning, register  # noqa: A004 - Django's own name
 
 from flow_app import conf
+from flow_app.authoring import registry
 from flow_app.errors import ConfigurationError
 
 _DISPATCHER = "flow_app.dispatch.celery"
@@ -137,14 +138,19 @@ def _check_queues(celery_conf: Any, options: conf.Options) -> Iterable[CheckMess
             f"FLOW_APP = {{'BUILD': {{'current': {current!r}, 'routes': {{{current!r}: 'flow-{current}'}}}}}}",
         )
     declared = {getattr(queue, "name", queue) for queue in celery_conf.task_queues or ()}
-    missing = sorted({*routes.values()} - declared)
+    missing = sorted({*routes.values(), *_queues_of_steps()} - declared)
     if missing and not celery_conf.task_create_missing_queues:
         yield _warning(
             19,
-            f"Celery refuses messages to {', '.join(missing)}: FLOW_APP['BUILD']['routes'] names queues that "
-            "CELERY_TASK_QUEUES does not, and CELERY_TASK_CREATE_MISSING_QUEUES is off.",
+            f"Celery refuses messages to {', '.join(missing)}: FLOW_APP['BUILD']['routes'] or @step(queue=...) names "
+            "queues that CELERY_TASK_QUEUES does not, and CELERY_TASK_CREATE_MISSING_QUEUES is off.",
             "CELERY_TASK_QUEUES = [" + ", ".join(f'Queue("{name}")' for name in missing) + "]",
         )
+
+
+def _queues_of_steps() -> set[str]:
+    queues = (registry.steps.get(name).options.queue for name in registry.steps.names())
+    return {queue for queue in queues if queue is not None}
 
 
 def _transport(celery_conf: Any) -> str:

@@ -370,7 +370,7 @@ class PayloadError(FlowError):
 
 
 class RuntimeFailureError(FlowError):
-    """Workflow code failed. Nothing of the decision was written."""
+    """Workflow code failed, or a step's task died without a result. Nothing of the decision was written."""
 
     code = "runtime"
 

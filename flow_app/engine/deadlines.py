@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from flow_app.core import decider
 from flow_app.core.ports import Clock
-from flow_app.engine.executors import Job, start_thread
+from flow_app.engine.executors import Job, result, start_thread
 from flow_app.engine.outcomes import Outcome
 
 
@@ -48,9 +48,6 @@ def _outcome_in_time(deadline: Deadline, job: Job) -> Outcome | None:
     seconds = deadline.left
     start_thread(job, settled)
     try:
-        outcome = settled.get(timeout=seconds)
+        return result(settled.get(timeout=seconds))
     except queue.Empty:
         return None
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome

@@ -18,6 +18,7 @@ from flow_app.core.snapshot import RunStatus, StepStatus
 from flow_app.core.tasks import DriveRun
 from flow_app.engine import rows, sending, shutdown
 from flow_app.engine.attempts import Attempts
+from flow_app.engine.executors import StepDiedError
 from flow_app.engine.journal import Journal, RunIdTakenError, database_is_away
 from flow_app.engine.outcomes import Due, error_text
 from flow_app.engine.services import Meta, Services
@@ -141,6 +142,9 @@ class Drive:
             while self._turn():
                 pass
         except (LeaseLostError, RunIdTakenError):
+            raise
+        except StepDiedError:
+            self._let_go()  # as if the body had stopped this thread: counted, so that it comes to an end
             raise
         except Exception as error:
             # With the database in trouble the run is not to blame: its lease expires, and the scheduler brings it back.

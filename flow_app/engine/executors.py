@@ -10,8 +10,13 @@ from typing import Protocol
 from django.db import connections
 
 from flow_app.engine.outcomes import Outcome
+from flow_app.errors import RuntimeFailureError
 
 Job = Callable[[], Outcome]
+
+
+class StepDiedError(RuntimeFailureError):
+    """A body has stopped its thread, as ``sys.exit`` does. Its attempt stays open, and counts as a lost worker's."""
 
 
 class Executor(Protocol):
@@ -49,10 +54,17 @@ class ThreadExecutor:
             start()
         for _ in jobs:
             outcome = settled.get()
-            if isinstance(outcome, BaseException):
-                raise outcome  # no failed attempt, but what would have ended the driver's thread in its place
-            yield outcome
+            yield result(outcome)
             start()  # not before the consumer has seen it: it may have ended the run
+
+
+def result(settled: Outcome | BaseException) -> Outcome:
+    """What a thread has settled. Raises StepDiedError when its body stopped it, and what the engine raised there."""
+    if isinstance(settled, Outcome):
+        return settled
+    if isinstance(settled, Exception):
+        raise settled
+    raise StepDiedError(f"A step's task died without a result: {settled!r}.") from settled
 
 
 def start_thread(job: Job, settled: queue.SimpleQueue[Outcome | BaseException]) -> None:

@@ -7,14 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db import connections
+
 from flow_app.core import decider
 from flow_app.core import events as ev
 from flow_app.core.context import StepContext, hook_token
 from flow_app.core.payload import Payload, clean_text
 from flow_app.core.state import RunState
 from flow_app.engine.services import Services
+from flow_app.errors import InvalidTransitionError
 
 _MAX_ERROR = 4000
+_LEFT_OPEN = (
+    "the step left autocommit off on database {}, and what it wrote there is undone. Use transaction.atomic(), or "
+    "commit and switch autocommit on again"
+)
 
 _logger = logging.getLogger("flow_app.steps")
 
@@ -102,10 +109,33 @@ def step_context(services: Services, state: RunState, step_id: str, *, is_cancel
     )
 
 
+def close_left_open() -> list[str]:
+    """Close this thread's connections on which a body left autocommit off: nothing more would be committed there.
+
+    Returns their aliases.
+    """
+    left = [
+        connection
+        for connection in connections.all(initialized_only=True)
+        if connection.connection is not None
+        and not connection.in_atomic_block
+        and not connection.autocommit
+        and connection.settings_dict["AUTOCOMMIT"]
+    ]
+    for connection in left:
+        connection.close()
+    return [connection.alias for connection in left]
+
+
 def run_body(services: Services, ctx: StepContext) -> Outcome:
     """Run a step's body. An exception, or a result that cannot be stored, is a failed attempt."""
     try:
-        value = services.runtime.run_step(ctx)
+        try:
+            value = services.runtime.run_step(ctx)
+        finally:
+            left_open = close_left_open()
+        if left_open:
+            raise InvalidTransitionError(_LEFT_OPEN.format(", ".join(left_open)), run_id=ctx.run_id)
         output = Payload.of(value, what=f"output of step {ctx.step_id!r}", limits=services.options.limits)
     except Exception as error:
         # The message of the error may hold data: it is in the history, not in the log.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from django.db import connections
@@ -65,7 +66,8 @@ class DatabaseClock(SystemClock):
             return self._read()
         except Error:
             logger.warning("The database's clock could not be read; the last reading goes on", exc_info=True)
-            connections[self.using].close_if_unusable_or_obsolete()
+            with suppress(Error):  # it may be closed already
+                connections[self.using].close_if_unusable_or_obsolete()
             self.calibrate(_from(reading))
             return reading
 

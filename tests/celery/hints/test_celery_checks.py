@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from celery import Celery, _state
 from django.core.checks import run_checks
+from kombu import Queue
 
-from flow_app import beat
+from flow_app import beat, step
 from flow_app.checks_celery import check_celery
 from flow_app.core.ports import FlowTaskDispatcher
 from flow_app.dispatch.celery import CeleryDispatcher
@@ -130,3 +131,10 @@ def test_a_project_that_never_loads_its_celery_app(flow_app, monkeypatch):
     monkeypatch.setattr(_state, "default_app", None)
     monkeypatch.setattr(_state._tls, "current_app", None)
     assert "flow_app.W010" in {message.id for message in check_celery()}
+
+
+def test_a_queue_that_a_step_names_must_be_there_too(found):
+    step("render", queue="gpu")(lambda: None)
+    assert found() == {}
+    assert "to gpu:" in found(task_create_missing_queues=False)["flow_app.W019"].msg
+    assert found(task_create_missing_queues=False, task_queues=[Queue("gpu")]) == {}

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 
 from flow_app import RetryPolicy, RuntimeBuildCompatibility, errors, step, workflow
 from flow_app.authoring import registry
@@ -183,6 +183,30 @@ def test_field_report_46a_nor_the_outcome_of_a_step_so_long_that_the_clock_is_to
     broker.work_off()
     assert broker.engine.snapshot("r").output == "receipt"
     assert bodies == [1]
+
+
+@pytest.mark.parametrize("dispatch", ["task", None])
+@pytest.mark.parametrize("ending", ["returns", "raises"])
+def test_a_body_that_leaves_autocommit_off_fails_and_hides_no_outcome(broker, dispatch, ending):
+    """Else all that this worker commits from then on is lost when the connection is closed."""
+    retry = RetryPolicy.none().continue_workflow_on_failure()
+
+    @step("careless", dispatch=dispatch, retry=retry)
+    def careless() -> str:
+        transaction.set_autocommit(False)
+        if ending == "raises":
+            raise ValueError("careless")
+        return "written"
+
+    @workflow("w")
+    def w(ctx: Any) -> Any:
+        error = ctx.step_failed("s")
+        return ctx.complete(error) if error else ctx.schedule_step("s", careless)
+
+    broker.engine.start(w, run_id="r")
+    broker.work_off()
+    connection.close()
+    assert ("left autocommit off" if ending == "returns" else "careless") in broker.engine.snapshot("r").output
 
 
 def test_a_commit_that_nobody_heard_of_does_not_bring_back_a_step_that_is_done(broker, batch, calls, monkeypatch):
