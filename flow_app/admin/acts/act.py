@@ -43,7 +43,7 @@ class Act:
     """One thing that people may do to a run or a hook.
 
     ``perform`` calls one verb of the engine and tells whether this call did something; FlowErrors go through.
-    ``done`` and ``nothing`` say what came of it, ``refused`` what to call a refusal. ``harmful``: shown as a warning.
+    ``done`` and ``nothing`` say what came of it. ``harmful``: shown as a warning. ``in_one_click``: its button posts.
     """
 
     name: str
