@@ -51,7 +51,7 @@ TO_APPROVE = (
 )
 TO_CANCEL = Left("cancel-me", _row("2026-9011", "V-109", "20480.00", "EUR", "Steel parts"))
 # Started by somebody who forgot until when an answer is wanted: the workflow looks for it, and cannot go on.
-BLOCKED = Left("blocked", _row("2026-9013", "V-111", "15300.00", "EUR", "Vehicle repairs"), says=("row",))
+BLOCKED = Left("blocked-run", _row("2026-9013", "V-111", "15300.00", "EUR", "Vehicle repairs"), says=("row",))
 TO_START = _row("2026-9014", "V-103", "27400.00", "USD", "Office paper")
 
 

@@ -22,7 +22,10 @@ CHARGE_RETRY = RetryPolicy.fixed(CHARGE_ATTEMPTS, timedelta(milliseconds=200)).c
 
 @workflow("invoice", version="1")
 def invoice(ctx: WorkflowContext) -> Command:
-    """Pay one invoice. Input: ``row``, as the file has it, and ``approve_within``, the time an approver has (days)."""
+    """Pay one invoice.
+
+    Input: ``row``, as the file has it, and ``approve_within``, the time an approver has (in JSON: days).
+    """
     if ctx.cancellation_request is not None:
         return withdraw(ctx)
     return check(ctx) or match(ctx) or reserve(ctx) or approve(ctx) or pay(ctx) or finish(ctx, Outcome.PAID)

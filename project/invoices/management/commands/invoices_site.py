@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from django.contrib.staticfiles.management.commands.runserver import Command as RunServer
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
@@ -38,10 +39,7 @@ class Command(BaseCommand):
             call_command("invoices_demo", limit=limit, stdout=self.stdout)
             with failed_attempts_unlogged(), systems.start() as system:
                 settle(visitor.leave_runs(), system)
-                self.stdout.write(welcome(f"http://{HOST}:{port}", visitor.let_in()))
-                self.stdout.flush()
-                # What Django would say is said; an interrupt ends this with status 0.
-                call_command("runserver", f"{HOST}:{port}", use_reloader=False, stdout=io.StringIO())
+                serve(port, welcome(f"http://{HOST}:{port}", visitor.let_in()), self.stdout)
 
 
 def refuse_taken(port: int) -> None:
@@ -76,6 +74,18 @@ def settle(run_ids: set[str], system: systems.System) -> None:
             raise CommandError(f"The runs for the visitor have not settled within {PATIENCE} seconds.")
         system.check()
         time.sleep(NAP)
+
+
+def serve(port: int, greeting: str, stdout: Any) -> NoReturn:
+    """Serve the site, and say so as soon as it is there. An interrupt ends this with status 0."""
+
+    class Server(RunServer):
+        def on_bind(self, server_port: int) -> None:
+            stdout.write(greeting)
+            stdout.flush()
+
+    call_command(Server(stdout=io.StringIO()), f"{HOST}:{port}", use_reloader=False)
+    sys.exit(0)
 
 
 def welcome(site: str, password: str) -> str:

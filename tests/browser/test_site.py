@@ -1,0 +1,94 @@
+"""The site as a person uses it, in a real browser, with workers at work behind it."""
+
+from __future__ import annotations
+
+import pytest
+
+from flow_app import get_engine
+from project.invoices.data import read_file
+from project.invoices.importing import start_runs
+from project.invoices.models import LedgerEntry, Reservation
+from tests.browser.person import Person
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+
+def test_a_run_is_started_waits_is_approved_and_completes_before_ones_eyes(person: Person) -> None:
+    person.log_in()
+    person.keeps_picture("index")
+    person.go("/send-an-invoice/")
+    person.page.get_by_label("Run id").fill("invoice-2026-9014")
+    person.keeps_picture("start")
+    person.clicks("button", "Start")
+
+    person.reads_headline("Waits for approval “approval”")
+    person.sees(person.page.locator(".flow-timeline"))
+    person.page.evaluate("window.sameDocument = true")
+    person.keeps_picture("waiting")
+
+    inbox = person.other_tab()
+    inbox.goto(person.page.url)
+    inbox.get_by_role("link", name="Hooks", exact=True).click()
+    inbox.get_by_role("button", name="Approve approval invoice-2026-9014").click()
+    inbox.get_by_text("Approved.").wait_for()
+
+    person.reads_headline("Completed")
+    assert person.page.evaluate("window.sameDocument"), "the page came up to date by itself"
+    person.keeps_picture("completed")
+    assert LedgerEntry.objects.get(reference="2026-9014").requests == 1
+    [answer] = [event for event in get_engine().history("invoice-2026-9014") if event.type == "hook_received"]
+    assert answer.meta["actor"] == "visitor"
+
+
+def test_a_run_that_is_cancelled_cleans_up(person: Person) -> None:
+    person.log_in()
+    person.opens_run("cancel-me")
+    person.reads_headline("Waits for approval")
+    assert Reservation.objects.filter(invoice="2026-9011").exists()
+    person.clicks("link", "Request cancellation")
+    person.page.get_by_label("Reason").fill("ordered twice")
+    person.keeps_picture("cancel")
+    person.clicks("button", "Request cancellation")
+
+    person.reads_headline("Cancelled")
+    person.sees(person.page.locator(".flow-timeline text", has_text="withdraw-release"))
+    person.sees("ordered twice")
+    person.keeps_picture("cancelled")
+    assert not Reservation.objects.filter(invoice="2026-9011").exists()
+
+
+def test_a_blocked_run_is_found_and_says_why(person: Person) -> None:
+    start_runs(read_file("invoices.csv")[10:22])
+    person.log_in()
+    person.in_the_dark()
+    person.clicks("link", "Runs")
+    person.sees(person.page.locator(".flow-badge", has_text="blocked"))
+    person.keeps_picture("runs")
+    person.clicks("link", "Overview")
+    person.keeps_picture("overview")
+    person.page.locator(".flow-tiles a", has_text="blocked").click()
+    person.opens_listed("blocked-run")
+
+    person.reads_headline("Blocked since")
+    person.sees(person.page.get_by_role("heading", name="What blocks it"))
+    person.sees(person.page.locator(".flow-error", has_text="KeyError: 'approve_within'"))
+    person.keeps_picture("blocked")
+
+
+def test_a_keyboard_is_enough(person: Person) -> None:
+    """From the log-in to an approval, and to the run that it completes."""
+    person.log_in_by_keyboard()
+    person.sees("Site administration")
+    person.tabs_to("Hooks")
+    person.page.keyboard.press("Enter")
+    person.sees("Hook inbox")
+    person.tabs_to("Approve approval approve-me-2")
+    person.keeps_picture("inbox")
+    person.page.keyboard.press("Enter")
+    person.sees("Approved.")
+    person.tabs_to("Runs")
+    person.page.keyboard.press("Enter")
+    person.sees("How the run's id begins")
+    person.tabs_to("approve-me-2")
+    person.page.keyboard.press("Enter")
+    person.reads_headline("Completed")
