@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ class Person:
     def __init__(self, browser: Browser, site: str, *, password: str) -> None:
         self._site, self._password = site, password
         self._context = browser.new_context(
-            viewport={"width": 1360, "height": 800}, device_scale_factor=2, color_scheme="light", locale="en-US"
+            viewport={"width": 1360, "height": 820}, device_scale_factor=2, color_scheme="light", locale="en-US"
         )
         self._context.set_default_timeout(PATIENCE)
         self.complaints: list[str] = []
@@ -52,8 +54,10 @@ class Person:
     def go(self, path: str) -> None:
         self.page.goto(self._site + path)
 
-    def other_tab(self) -> Page:
-        return self._context.new_page()
+    def other_tab(self, path: str) -> Page:
+        tab = self._context.new_page()
+        tab.goto(self._site + path)
+        return tab
 
     def in_the_dark(self) -> None:
         self.page.emulate_media(color_scheme="dark")
@@ -95,7 +99,15 @@ class Person:
 
     def keeps_picture(self, name: str) -> None:
         SCREENSHOTS.mkdir(exist_ok=True)
+        self.page.evaluate("scrollTo(0, 0)")
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + PATIENCE / 1000
+    while not condition():
+        assert time.monotonic() < give_up, "what must come has not come"
+        time.sleep(0.05)
 
 
 _FOCUSED = """() => {
