@@ -13,12 +13,12 @@ from flow_app.admin.acts.answering import answer_hook, check, hook_of
 from flow_app.admin.acts.hook_facts import is_open
 from flow_app.admin.acts.payload_field import PayloadField
 from flow_app.admin.acts.refusals import problems_of
-from flow_app.errors import ConfigurationError, HookPayloadError
+from flow_app.errors import FlowError, HookPayloadError
 from flow_app.models import Hook
 
 
 class AnswerForm(ActForm):
-    """What does not look as the hook declares is said here, and the hook stays open."""
+    """What is wrong with the answer, or with what the hook declares of it, is said here, and the hook stays open."""
 
     payload = PayloadField(
         label=_("Answer"), help_text=_("JSON, as the workflow expects it. An empty field answers with null.")
@@ -31,7 +31,7 @@ class AnswerForm(ActForm):
                 check(self.target, payload)
             except HookPayloadError as error:
                 raise ValidationError(problems_of(error)) from None
-            except ConfigurationError as error:
+            except FlowError as error:  # it cannot be checked at all
                 raise ValidationError(str(error)) from None
         return payload
 

@@ -85,6 +85,18 @@ def test_an_answer_of_another_shape_than_declared_is_refused_and_the_hook_stays_
     ]
 
 
+def test_a_schema_that_cannot_be_used_is_said_and_the_hook_stays_open(operator):
+    pytest.importorskip("jsonschema")
+    metadata = flows.approval().with_payload_schema({"type": "no such type"}).to_value()
+    run = run_of("asks", {"metadata": metadata}, run_id="r1")
+    response = operator.post(pages.act(hook_of(run), "answer"), {"payload": "1"})
+    assert response.status_code == 200
+    assert "cannot be used" in str(response.context["form"].errors["payload"])
+    (text,) = pages.do(operator, hook_of(run), "approve")
+    assert "cannot be used" in text
+    assert hook_of(run).status == "active"
+
+
 def test_withdrawing_closes_the_hook_without_an_answer(operator):
     run = run_of("asks", run_id="r1")
     assert pages.do(operator, hook_of(run), "withdraw") == ["approval (r1): The hook is withdrawn."]
