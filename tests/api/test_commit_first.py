@@ -79,7 +79,7 @@ def test_all_verbs_work_while_the_broker_is_down(
 def test_celery_without_a_broker_changes_no_answer(api: APIClient, anonymous: APIClient, settings, monkeypatch) -> None:
     sent: list[object] = []
 
-    def no_broker(task: Task, args: object = None, **options: object) -> None:
+    def no_broker(task: Task, args: object, kwargs: object, **options: object) -> None:
         sent.append(args)
         raise OperationalError("no broker")
 
