@@ -20,14 +20,14 @@ from django.utils.translation import gettext_lazy as _
 
 from flow_app.admin.acts import ActsMixin, hook_buttons
 from flow_app.admin.acts.catalogue import HOOK_ACTS
-from flow_app.admin.acts.hook_facts import facts_of, standing
+from flow_app.admin.acts.standing import standing
 from flow_app.admin.looking import LookingAdmin
 from flow_app.core.payload import dumps
 from flow_app.core.snapshot import HookStatus
 from flow_app.models import Hook, Run, RunLabel
 from flow_app.models.keys import text_key
 from flow_app.models.run import OPEN
-from flow_app.presenting import excerpt, redact, when
+from flow_app.presenting import excerpt, facts_of, redact, when
 
 _STATE = "state"
 
@@ -84,7 +84,6 @@ class HookAdmin(ActsMixin, LookingAdmin):
     list_display = ("subject", "labels", "hook_id", "since", "until", "state")
     list_display_links = ("hook_id",)
     list_filter = (StateFilter,)
-    list_select_related = ("run",)
     paginator = FirstPages
     sortable_by = ()
     search_fields = ("=run__run_id",)
@@ -124,7 +123,7 @@ class HookAdmin(ActsMixin, LookingAdmin):
         return ["pk"] if shows_open(request) else ["-pk"]
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
-        """What depends on the user is a function of his request."""
+        """What depends on the user is a function of the request."""
         shown = [name for name in self.list_display if name != "state" or not shows_open(request)]
         return [*shown, self._run_column(request), self._acts_column(request)]
 
@@ -149,15 +148,15 @@ class HookAdmin(ActsMixin, LookingAdmin):
 
     @admin.display(description=_("subject"))
     def subject(self, hook: Hook) -> str:
-        return facts_of(hook).subject or hook.run.subject
+        return facts_of(hook.metadata).subject or hook.run.subject
 
     @admin.display(description=_("labels"))
     def labels(self, hook: Hook) -> str:
-        return ", ".join(f"{name}={value}" for name, value in facts_of(hook).labels.items())
+        return ", ".join(f"{name}={value}" for name, value in facts_of(hook.metadata).labels.items())
 
     @admin.display(description=_("kind"))
     def kind(self, hook: Hook) -> str:
-        return facts_of(hook).kind
+        return facts_of(hook.metadata).kind
 
     @admin.display(description=_("state"))
     def state(self, hook: Hook) -> str:

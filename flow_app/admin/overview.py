@@ -15,6 +15,7 @@ from django.utils.timezone import localtime
 from django.utils.translation import gettext_lazy as _
 
 from flow_app.admin.filters import in_need
+from flow_app.admin.picture import px
 from flow_app.core.snapshot import RunStatus
 from flow_app.models import Run
 from flow_app.presenting import status_badge
@@ -137,19 +138,15 @@ def _chart(hours: list[datetime], started: list[int], finished: list[int], *, pe
     for index, (start, end) in enumerate(zip(started, finished, strict=True)):
         x, up, down = LEFT + index * step, start / peak * room, end / peak * room
         yield Column(
-            x=_px(x),
-            width=_px(width),
+            x=px(x),
+            width=px(width),
             started=start,
-            started_y=_px(HEIGHT - FOOT - up),
-            started_height=_px(up),
+            started_y=px(HEIGHT - FOOT - up),
+            started_height=px(up),
             finished=end,
-            finished_x=_px(x + width),
-            finished_y=_px(HEIGHT - FOOT - down),
-            finished_height=_px(down),
+            finished_x=px(x + width),
+            finished_y=px(HEIGHT - FOOT - down),
+            finished_height=px(down),
             label=date_format(localtime(hours[index]), "TIME_FORMAT"),
             is_labelled=index % 3 == 0,
         )
-
-
-def _px(value: float) -> str:
-    return f"{value:.1f}"

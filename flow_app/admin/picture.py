@@ -144,10 +144,10 @@ class _Scale:
 
     def ticks(self) -> list[Line]:
         anchors = ["start", *["middle"] * (_TICKS - 2), "end"]
-        lines = [Line(_px(LEFT), when(self.start, now=self.now), "start")]
+        lines = [Line(px(LEFT), when(self.start, now=self.now), "start")]
         for index in range(1, _TICKS):
             at = self.length * (index / (_TICKS - 1))
-            lines.append(Line(_px(self.x(self.start + at)), f"+{lasting(at)}", anchors[index]))
+            lines.append(Line(px(self.x(self.start + at)), f"+{lasting(at)}", anchors[index]))
         return lines
 
 
@@ -178,9 +178,9 @@ def _bar(lane: Lane, span: Span, y: int, scale: _Scale) -> Bar:
     height = BAR // 2 if span.state.is_pause else BAR
     return Bar(
         state=span.state.value,
-        x=_px(x),
-        y=_px(y + (ROW - height) / 2),
-        width=_px(width),
+        x=px(x),
+        y=px(y + (ROW - height) / 2),
+        width=px(width),
         height=str(height),
         title=_title(lane, span, end, scale),
     )
@@ -210,9 +210,9 @@ def _milestone(mark: Mark, scale: _Scale) -> Line:
         lines.append(_("by %(actor)s") % {"actor": mark.actor})
     if mark.note:
         lines.append(mark.note)
-    return Line(_px(scale.x(mark.at)), sign, tone=tone, title="\n".join(lines))
+    return Line(px(scale.x(mark.at)), sign, tone=tone, title="\n".join(lines))
 
 
-def _px(value: float) -> str:
+def px(value: float) -> str:
     """A number as SVG reads it, in every language."""
     return f"{value:.1f}".removesuffix(".0")

@@ -25,7 +25,7 @@ from flow_app.admin.run_parts import (
 )
 from flow_app.core.snapshot import RunStatus
 from flow_app.models import Event, Run, StepExecution
-from flow_app.presenting import Badge, Excerpt, badges, excerpt_of, headline, look, why
+from flow_app.presenting import Badge, Excerpt, badges, ends_of, excerpt_of, headline, look, why
 from flow_app.presenting.marks import read_marks
 from flow_app.presenting.payloads import Redact, cut
 from flow_app.presenting.timeline import timeline
@@ -71,7 +71,7 @@ def read_page(run: Run, *, asked: QueryDict, shows_payloads: bool, redact: Redac
     """Everything on the page of a run. ``asked`` is its query string."""
     now = datetime.now(UTC)
     waiting = look(run)
-    ends = _ends(run) if shows_payloads else {}
+    ends = ends_of(run) if shows_payloads else {}
     drawn = _events(run).exclude(type__in=_DRAWN).order_by("-sequence")[:MARKS]
     upto = min(_number(asked.get(UPTO)) or run.last_sequence, run.last_sequence)
     return RunPage(
@@ -127,12 +127,6 @@ def _kept(asked: QueryDict, name: str) -> str:
 def _object(text: str) -> dict[str, Any]:
     tree = json.loads(text or "{}")
     return tree if isinstance(tree, dict) else {}
-
-
-def _ends(run: Run) -> dict[str, Any]:
-    """The bodies of the first and the last event in one: they hold the input, and the output or error."""
-    payloads = _events(run).filter(sequence__in=[1, run.last_sequence], type__in=["run_created", "run_completed"])
-    return {name: value for text in payloads.values_list("payload", flat=True) for name, value in _object(text).items()}
 
 
 def _payload(body: Mapping[str, Any], name: str, redact: Redact) -> Excerpt | None:

@@ -14,9 +14,8 @@ from django.db.models.lookups import LessThanOrEqual
 from flow_app.admin.history import LARGEST
 from flow_app.core.snapshot import HookStatus
 from flow_app.models import ChildOperation, Hook, Progress, Run, StepExecution
-from flow_app.presenting import Excerpt, excerpt_of, mask_token
+from flow_app.presenting import Excerpt, excerpt_of, facts_of, mask_token
 from flow_app.presenting.payloads import Redact, cut
-from flow_app.presenting.waiting import described
 
 M = TypeVar("M", bound=Model)
 
@@ -69,14 +68,14 @@ def _light(rows: QuerySet[M], *columns: str) -> QuerySet[M]:
 
 
 def _hook(hook: Any, *, redact: Redact | None) -> HookLine:
-    kind, subject = described(hook.small_metadata or "null")
+    facts = facts_of(hook.small_metadata)
     received = None
     if redact is not None and hook.small_received is not None:
         received = excerpt_of(json.loads(hook.small_received), redact=redact, limit=2000)
     return HookLine(
         hook_id=hook.hook_id,
-        kind=kind,
-        subject=subject,
+        kind=facts.kind,
+        subject=facts.subject,
         status=hook.status,
         is_active=hook.status == HookStatus.ACTIVE,
         token=mask_token(hook.token_digest),

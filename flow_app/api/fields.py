@@ -30,7 +30,12 @@ def shown(value: Any) -> Any:
 
 def plain(text: str | None) -> Any:
     """Stored canonical text as plain JSON; None for nothing."""
-    return None if text is None else shown(Payload(json.loads(text)).plain)
+    return None if text is None else plain_tree(json.loads(text))
+
+
+def plain_tree(tree: Any) -> Any:
+    """The same for what was decoded from stored text, or a part of it."""
+    return shown(Payload(tree).plain)
 
 
 class Instant(serializers.DateTimeField):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import OuterRef, Subquery
 
-from flow_app.core.payload import clean_text
 from flow_app.core.snapshot import HookStatus, RunStatus
 from flow_app.models import Event, Hook, Run
+from flow_app.presenting.hook_facts import facts_of
 from flow_app.presenting.marks import Mark, read_marks
 
 _OPENING = ("wait_created", "step_retrying")
@@ -24,7 +23,7 @@ class Waiting:
     """The first thing that a run waits for. ``others`` counts what else is open.
 
     ``kind`` is hook, timer or retry; ``name`` may be "" where only a glance was taken, and ``since`` is then when the
-    run last changed (for a hook: when it was opened). ``hook_kind`` and ``subject`` come from the hook's metadata.
+    run last changed (for a hook: when it was opened). ``is_approval``: it asks people; a glance does not tell.
     """
 
     kind: str
@@ -32,14 +31,9 @@ class Waiting:
     since: datetime | None
     until: datetime | None
     others: int = 0
-    hook_kind: str = ""
-    subject: str = ""
+    is_approval: bool = False
     attempt: int = 0
     error: str = ""
-
-    @property
-    def is_approval(self) -> bool:
-        return self.hook_kind == "human_approval"
 
 
 def glance(runs: Iterable[Run]) -> dict[int, Waiting]:
@@ -81,30 +75,13 @@ def look(run: Run) -> Waiting | None:
         hooks = Hook.objects.using(run._state.db).filter(run=run.pk, status=HookStatus.ACTIVE.value).order_by("pk")
         hook = hooks.only("hook_id", "metadata", "created_at", "expires_at").first()
         if hook is not None:
-            kind, subject = described(hook.metadata)
-            return Waiting(
-                "hook", hook.hook_id, hook.created_at, hook.expires_at, others, hook_kind=kind, subject=subject
-            )
+            is_approval = facts_of(hook.metadata).is_approval
+            return Waiting("hook", hook.hook_id, hook.created_at, hook.expires_at, others, is_approval=is_approval)
     for mark in _openings(run):
         if mark.until == run.timer_at:
             kind = "timer" if mark.type == "wait_created" else "retry"
             return Waiting(kind, mark.name, mark.at, mark.until, others, attempt=mark.attempt, error=mark.note)
     return Waiting("timer" if run.open_waits else "retry", "", None, run.timer_at, others)
-
-
-def described(metadata: str) -> tuple[str, str]:
-    """A hook's kind and subject, "" each where its metadata has none; any JSON is legal metadata."""
-    try:
-        tree = json.loads(metadata)
-    except (ValueError, RecursionError):
-        return "", ""
-    if not isinstance(tree, dict):
-        return "", ""
-    return _text(tree.get("kind")), _text(tree.get("subject"))
-
-
-def _text(value: object) -> str:
-    return clean_text(value, limit=200) if isinstance(value, str) else ""
 
 
 def _openings(run: Run) -> list[Mark]:

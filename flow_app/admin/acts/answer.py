@@ -10,9 +10,9 @@ from django.utils.translation import pgettext_lazy
 
 from flow_app.admin.acts.act import Act, ActForm, Deed
 from flow_app.admin.acts.answering import answer_hook, check, hook_of
-from flow_app.admin.acts.hook_facts import is_open
 from flow_app.admin.acts.payload_field import PayloadField
 from flow_app.admin.acts.refusals import problems_of
+from flow_app.admin.acts.standing import is_open
 from flow_app.errors import FlowError, HookPayloadError
 from flow_app.models import Hook
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_lazy as _
 
-from flow_app.admin.acts import hook_facts
+from flow_app.admin.acts import standing
 from flow_app.admin.acts.act import Act, Deed
 from flow_app.admin.acts.answering import answer_hook
 from flow_app.models import Hook
+from flow_app.presenting import facts_of
 
 
 def approve(deed: Deed) -> bool:
@@ -24,7 +25,7 @@ def _decide(deed: Deed, *, approved: bool) -> bool:
 
 
 def is_open(hook: Hook) -> bool:
-    return hook_facts.is_open(hook) and hook_facts.facts_of(hook).is_approval
+    return standing.is_open(hook) and facts_of(hook.metadata).is_approval
 
 
 APPROVE = Act(

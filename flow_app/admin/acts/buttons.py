@@ -11,9 +11,9 @@ from django.urls import NoReverseMatch, reverse
 
 from flow_app.admin.acts.act import Act, Target, Text
 from flow_app.admin.acts.catalogue import HOOK_ACTS, RUN_ACTS
-from flow_app.admin.acts.hook_facts import HookFacts, facts_of
 from flow_app.core.snapshot import HookStatus
 from flow_app.models import Hook, Run
+from flow_app.presenting import HookFacts, facts_of
 
 #: Hooks of one run that its page has buttons for.
 MOST_HOOKS = 50
@@ -50,7 +50,7 @@ class RunButtons:
 def run_buttons(request: HttpRequest, run: Run, *, site: AdminSite) -> RunButtons:
     """What this user may do to this run now. At most one query, for its open hooks."""
     hooks = _open_hooks(request, run, site=site) if run.active_hooks else []
-    offered = [HookButtons(hook, facts_of(hook), hook_buttons(request, hook, site=site)) for hook in hooks]
+    offered = [HookButtons(hook, facts_of(hook.metadata), hook_buttons(request, hook, site=site)) for hook in hooks]
     return RunButtons(_buttons(request, run, RUN_ACTS, site=site), [hook for hook in offered if hook.buttons])
 
 

@@ -6,7 +6,7 @@ from django.utils.translation import gettext as _
 
 from flow_app import get_engine
 from flow_app.admin.acts.act import Target, run_of
-from flow_app.admin.acts.hook_facts import standing
+from flow_app.admin.acts.standing import standing
 from flow_app.core.payload import clean_text
 from flow_app.errors import (
     FlowError,

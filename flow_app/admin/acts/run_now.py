@@ -11,9 +11,8 @@ from django.utils.translation import gettext_lazy as _
 
 from flow_app import get_engine
 from flow_app.admin.acts.act import Act, ActForm, Deed, run_of
+from flow_app.admin.acts.pause import is_awake
 from flow_app.core.snapshot import WaitStatus
-from flow_app.models import Run
-from flow_app.models.run import OPEN
 
 LOOK = ""
 
@@ -64,10 +63,6 @@ def perform(deed: Deed) -> bool:
     return deed.engine.run_now(deed.run_id)
 
 
-def is_open(run: Run) -> bool:
-    return run.status in OPEN and run.paused_at is None
-
-
 RUN_NOW = Act(
     name="run-now",
     permission="operate_run",
@@ -75,7 +70,7 @@ RUN_NOW = Act(
     question=_("The run is looked at now instead of later. What blocks it is tried again."),
     done=_("The run is on its way."),
     nothing=_("The run is being driven already, or what was to come early has come: nothing has changed."),
-    is_open=is_open,
+    is_open=is_awake,
     perform=perform,
     form=RunNowForm,
 )

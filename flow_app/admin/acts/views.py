@@ -13,12 +13,13 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 
 from flow_app import get_engine
-from flow_app.admin.acts import hook_facts
 from flow_app.admin.acts.act import Act, ActForm, Deed, Target, run_of
 from flow_app.admin.acts.buttons import act_url, may
 from flow_app.admin.acts.catalogue import named
 from flow_app.admin.acts.doing import Outcome, Result, do
+from flow_app.admin.acts.standing import standing
 from flow_app.models import Hook
+from flow_app.presenting import facts_of
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
@@ -78,8 +79,8 @@ class ActsMixin(Base):
             "act": act,
             "form": form,
             "target": target,
-            "facts": hook and hook_facts.facts_of(hook),
-            "standing": hook_facts.standing(hook) if hook else "",
+            "facts": hook and facts_of(hook.metadata),
+            "standing": standing(hook) if hook else "",
             "is_open": act.is_open_for(target),
             "action_url": act_url(act, target, site=self.admin_site),
             "back_url": self._back(request, target),

@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from flow_app.api.fields import AnyJson, Instant, Text, shown
+from flow_app.api.fields import AnyJson, Instant, Text, plain_tree, shown
 from flow_app.api.links import link
 from flow_app.api.schema import field_of
 from flow_app.api.serializers.base import Read
@@ -118,8 +118,8 @@ class FlowRunDetail(FlowRun):
 
     @field_of(AnyJson())
     def get_input(self, run: Run) -> Any:
-        return self.reveal(self.context["ends"].get("input"))
+        return self.reveal(plain_tree(self.context["ends"].get("input")))
 
     @field_of(AnyJson())
     def get_output(self, run: Run) -> Any:
-        return self.reveal(self.context["ends"].get("output"))
+        return self.reveal(plain_tree(self.context["ends"].get("output")))

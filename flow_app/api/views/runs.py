@@ -14,7 +14,6 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from flow_app.api.fields import plain
 from flow_app.api.filters import RunFilters
 from flow_app.api.inputs import FlowStart
 from flow_app.api.links import link
@@ -25,8 +24,8 @@ from flow_app.api.schema import answer, described, header, problems
 from flow_app.api.serializers import FlowRun, FlowRunDetail
 from flow_app.api.views.base import FlowView
 from flow_app.api.views.parameters import INCLUDE
-from flow_app.models import Event, Run
-from flow_app.presenting import glance, look
+from flow_app.models import Run
+from flow_app.presenting import ends_of, glance, look
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
 
@@ -43,7 +42,7 @@ class RunView(FlowView):
         context = self.reading(
             waiting={} if waiting is None else {run.pk: waiting},
             payloads=payloads,
-            ends=_ends(run) if payloads else {},
+            ends=ends_of(run) if payloads else {},
         )
         return dict(FlowRunDetail(run, context=context).data)
 
@@ -126,15 +125,3 @@ class RunDetail(RunView):
         etag = 'W/"' + hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:32] + '"'
         response = Response(data, headers={"ETag": etag})
         return get_conditional_response(request, etag=etag, response=response) or response
-
-
-def _ends(run: Run) -> dict[str, Any]:
-    """The run's input and output, from its first and its last event."""
-    events = Event.objects.using(run._state.db).filter(run=run.pk, sequence__in=(1, run.last_sequence))
-    ends = {}
-    for event_type, body in events.values_list("type", "payload"):
-        if event_type == "run_created":
-            ends["input"] = plain(body)["input"]
-        elif event_type == "run_completed":
-            ends["output"] = plain(body)["output"]
-    return ends
