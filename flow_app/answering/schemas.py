@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 from flow_app.core.payload import clean_text
 from flow_app.errors import ConfigurationError, HookPayloadError, HookSchemaError
 
 _SHOWN = 20
+#: Problems that are looked for: an answer of a megabyte may have as many as it has items.
+_FOUND = 200
 _LINE = 300
 
 
@@ -38,7 +41,7 @@ def _errors(hook_id: str, schema: Any, payload: Any) -> Iterable[Any]:
         kind.check_schema(schema)
         # A registry of its own: the default one would fetch what "$ref" names from the network.
         checker = kind(schema, registry=referencing.Registry(), format_checker=kind.FORMAT_CHECKER)
-        return list(checker.iter_errors(payload))
+        return list(islice(checker.iter_errors(payload), _FOUND))
     except Exception as error:  # a schema may be wrong in as many ways as there are keywords
         raise HookSchemaError(hook_id, clean_text(str(error).partition("\n")[0], limit=_LINE)) from error
 

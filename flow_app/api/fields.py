@@ -39,7 +39,10 @@ def plain_tree(tree: Any) -> Any:
 
 
 class Instant(serializers.DateTimeField):
-    """A time in UTC, ``2030-01-01T10:00:00Z``, whatever the site's time zone is."""
+    """A time in UTC, ``2030-01-01T10:00:00Z``, whatever the site's time zone is, and whether or not it uses zones."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(default_timezone=UTC, **kwargs)
 
     def to_representation(self, value: datetime) -> str:
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")

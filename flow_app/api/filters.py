@@ -22,6 +22,8 @@ from flow_app.models import Hook, Run
 from flow_app.presenting import OVERDUE_AFTER
 
 _TEXT = {"max_length": 200}
+#: Labels that one query may name: each is a table more to be joined.
+_MOST_LABELS = 10
 
 
 class _InstantField(django_filters.fields.IsoDateTimeField):
@@ -59,8 +61,8 @@ class RunFilters(filters.FilterSet):
         fields: list[str] = []
 
     def with_labels(self, runs: Any, name: str, value: str) -> Any:
-        for pair in self.data.getlist(name):
-            runs = runs.labelled(*_label(pair))
+        for label in _labels(self.data.getlist(name)):
+            runs = runs.labelled(*label)
         return runs
 
     def only_blocked(self, runs: Any, name: str, value: bool) -> Any:
@@ -83,9 +85,15 @@ class HookFilters(filters.FilterSet):
         fields: list[str] = []
 
     def with_labels(self, hooks: Any, name: str, value: str) -> Any:
-        for pair in self.data.getlist(name):
-            hooks = hooks.filter(run__in=Run.objects.using(hooks.db).labelled(*_label(pair)))
+        for label in _labels(self.data.getlist(name)):
+            hooks = hooks.filter(run__in=Run.objects.using(hooks.db).labelled(*label))
         return hooks
+
+
+def _labels(pairs: list[str]) -> list[tuple[str, str]]:
+    if len(pairs) > _MOST_LABELS:
+        raise ValidationError({"label": [_("These are too many labels.")]}, code="invalid")
+    return [_label(pair) for pair in pairs]
 
 
 def _label(pair: str) -> tuple[str, str]:

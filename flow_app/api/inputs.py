@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from rest_framework import serializers
 
 from flow_app import conf
-from flow_app.api.fields import AnyJson, Id, Words, checked
+from flow_app.api.fields import AnyJson, Id, Instant, Words, checked
 from flow_app.core.identifiers import MAX_ID, check_id, check_run_id
 from flow_app.core.policy import ChildOperationReference, WorkflowProgress
 
@@ -79,7 +79,7 @@ class FlowTermination(FlowReason):
     cause = serializers.RegexField(
         r"^(timeout|host_shutdown)$", help_text="`timeout`, or `host_shutdown` when its host goes away for good."
     )
-    deadline = serializers.DateTimeField(
+    deadline = Instant(
         required=False, allow_null=True, default=None, help_text="Of a timeout: the time that had passed."
     )
 

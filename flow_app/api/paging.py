@@ -8,7 +8,7 @@ from rest_framework.exceptions import NotFound
 from rest_framework.pagination import Cursor, CursorPagination
 from rest_framework.request import Request
 
-_TOP = 2**63
+_DIGITS = 18  # no key has more
 
 
 class FlowCursor(CursorPagination):
@@ -22,7 +22,7 @@ class FlowCursor(CursorPagination):
     def decode_cursor(self, request: Request) -> Cursor | None:
         cursor = super().decode_cursor(request)
         position: Any = None if cursor is None else cursor.position  # text, whatever the stubs say
-        if position is not None and not (position.isascii() and position.isdigit() and int(position) < _TOP):
+        if position is not None and not (position.isascii() and position.isdigit() and len(position) <= _DIGITS):
             raise NotFound(self.invalid_cursor_message)
         return cursor
 

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from rest_framework import exceptions
 from rest_framework.response import Response
+from rest_framework.settings import api_settings
 from rest_framework.views import APIView
 
 from flow_app import errors
@@ -109,7 +110,7 @@ def _items(details: Any, pointer: str) -> Iterator[dict[str, str]]:
         yield _item(pointer, str(details["code"]), str(details["message"]))
     elif isinstance(details, Mapping):
         for name, inner in details.items():
-            here = pointer if name == "non_field_errors" else f"{pointer}/{_escaped(str(name))}"
+            here = pointer if name == api_settings.NON_FIELD_ERRORS_KEY else f"{pointer}/{_escaped(str(name))}"
             yield from _items(inner, here)
     else:
         for index, inner in enumerate(details):
@@ -129,6 +130,9 @@ def _item(pointer: str, code: str, detail: str) -> dict[str, str]:
 class ProblemMixin(APIView):
     """Answers refusals of this view as problem JSON, whatever the project's exception handler makes of others."""
 
+    #: The addresses are the project's, and have no versions: its scheme may take a filter, ``version``, for its own.
+    versioning_class = None
+
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, FlowError):
             exc = refusal_of(exc) or exc
@@ -138,10 +142,11 @@ class ProblemMixin(APIView):
 
     @staticmethod
     def _as_api_error(exc: Exception, response: Response) -> exceptions.APIException:
-        """Django's own 404 and 403, which the REST framework answers without making an error of its own of them."""
+        """Django's own 404 and 403, and whatever else a project's exception handler answers: none is the framework's."""
         if isinstance(exc, exceptions.APIException):
             return exc
-        return exceptions.PermissionDenied() if response.status_code == HTTPStatus.FORBIDDEN else exceptions.NotFound()
+        known = {HTTPStatus.FORBIDDEN: exceptions.PermissionDenied, HTTPStatus.NOT_FOUND: exceptions.NotFound}
+        return known.get(HTTPStatus(response.status_code), exceptions.APIException)()
 
     def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
         response = super().finalize_response(request, response, *args, **kwargs)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 from rest_framework.throttling import SimpleRateThrottle
 
+from flow_app.core.payload import clean_text
+
 SCOPE = "flow_token"
 DEFAULT_RATE = "60/min"
+_LONGEST = 100
 
 
 def address_of(request: Request) -> str:
@@ -21,7 +25,7 @@ def address_of(request: Request) -> str:
     proxies = api_settings.NUM_PROXIES
     if not proxies:
         return direct
-    hops = [hop.strip() for hop in str(request.META.get("HTTP_X_FORWARDED_FOR") or "").split(",") if hop.strip()]
+    hops = [clean_text(hop.strip(), limit=_LONGEST) for hop in str(request.META.get("HTTP_X_FORWARDED_FOR") or "").split(",") if hop.strip()]
     return hops[-min(proxies, len(hops))] if hops else direct
 
 
@@ -36,4 +40,6 @@ class TokenThrottle(SimpleRateThrottle):
         return rate
 
     def get_cache_key(self, request: Request, view: Any) -> str:
-        return self.cache_format % {"scope": self.scope, "ident": address_of(request)[:100]}
+        """Under a digest: what a proxy hands on as an address may be anything, and caches take no such keys."""
+        ident = hashlib.sha256(address_of(request).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self.cache_format % {"scope": self.scope, "ident": ident}

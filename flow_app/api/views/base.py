@@ -33,7 +33,8 @@ class FlowView(ProblemMixin, GenericAPIView[Any]):
 
     * :meth:`filter_queryset_for`: which runs a user sees, and through them which events, hooks and so on;
     * :meth:`redact`: what of a payload is shown;
-    * ``permission_classes``, ``throttle_classes`` and the like. :class:`FlowPermission` is asked besides.
+    * ``permission_classes``, ``throttle_classes`` and the like. :class:`FlowPermission` is asked besides, and
+      ``has_object_permission`` of the project's classes about the run, whatever belongs to it.
     """
 
     #: What a caller must be allowed, by method; HEAD and OPTIONS are as GET, or as the first of them.
@@ -93,6 +94,7 @@ class FlowView(ProblemMixin, GenericAPIView[Any]):
         run: Run | None = self.visible_runs().with_id(self.kwargs["run_id"]).first()
         if run is None:
             raise NotFound
+        self.check_object_permissions(self.request, run)
         return run
 
     # --- how it is done -----------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from django.http import HttpResponseBase
 from django.utils.translation import gettext as _
@@ -10,7 +10,7 @@ from rest_framework.exceptions import ParseError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from flow_app import conf, get_engine
+from flow_app import conf, get_engine, presenting
 from flow_app.answering import hook_behind
 from flow_app.api import deciding
 from flow_app.api.fields import AnyJson
@@ -37,10 +37,21 @@ class CallbackView(ProblemMixin):
     """One hook, by its token. Looking decides nothing; send an answer, or delete the hook to withdraw it."""
 
     parser_classes = (LimitedJSONParser,)
-    # The token is the whole authority. No cookie is looked at, so no other site can borrow one; and a bearer token
-    # is not taken for one of the project's own.
-    authentication_classes = ()
-    permission_classes = ()
+
+    def get_authenticators(self) -> list[Any]:
+        """None, whatever a project's mixin sets for all views. The token is the whole authority.
+
+        No cookie is looked at, so no other site can borrow one; and a bearer token is not taken for one of the
+        project's own.
+        """
+        return []
+
+    def get_permissions(self) -> list[Any]:
+        return []
+
+    def redact(self, value: Any) -> Any:
+        """The answer that stands, as it is shown to who comes too late; a project's mixin may do it in its own way."""
+        return presenting.redact(value)
 
     def get_throttles(self) -> list[Any]:
         return [TokenThrottle(), *super().get_throttles()]
@@ -62,13 +73,13 @@ class CallbackView(ProblemMixin):
     )
     def post(self, request: Request, **kwargs: Any) -> Response:
         hook = self.find_hook()
-        deciding.resume(get_engine(), hook, self._answer(), actor=self._actor)
+        deciding.resume(get_engine(), hook, self._answer(), actor=self._actor, show=self.redact)
         return self.show(hook, is_old=True)
 
     @described("callbacks_dispose", "Withdraw by token", auth=[], responses=_WITHDRAWN)
     def delete(self, request: Request, **kwargs: Any) -> Response:
         hook = self.find_hook()
-        deciding.dispose(get_engine(), hook, actor=self._actor)
+        deciding.dispose(get_engine(), hook, actor=self._actor, show=self.redact)
         return self.show(hook, is_old=True)
 
     def token(self) -> str:
@@ -87,7 +98,7 @@ class CallbackView(ProblemMixin):
 
     def _answer(self) -> Any:
         """The body. Raises ParseError for none: `null` is an answer, nothing is not."""
-        if self.request.META.get("CONTENT_LENGTH") in (None, "", "0"):
+        if self.request.stream is None:
             raise ParseError(_("Send the answer as JSON; `null` is one, an empty body is not."))
         return AnyJson().to_internal_value(self.request.data)
 
@@ -95,6 +106,18 @@ class CallbackView(ProblemMixin):
         if is_old:
             hook.refresh_from_db()
         return Response(dict(FlowHook(hook, context={"now": get_engine().store.clock.now()}).data))
+
+    def raise_uncaught_exception(self, exc: Exception) -> NoReturn:
+        """A fault of the site. Django logs and mails the address of the request: without the token, then."""
+        request = self.request._request
+        request.path = request.path_info = request.META["PATH_INFO"] = self._address_to_log()
+        for name in ("RAW_URI", "REQUEST_URI"):  # of gunicorn and uWSGI
+            request.META.pop(name, None)
+        raise exc
+
+    def _address_to_log(self) -> str:
+        path = self.request._request.path
+        return path.replace(self.kwargs["token"], "(token)") if "token" in self.kwargs else path
 
     def finalize_response(self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any) -> Any:
         """The address is a secret: no cache keeps it, no link leads it on, and Django logs no refusal of it."""

@@ -13,7 +13,7 @@ from flow_app.api import deciding
 from flow_app.api.filters import HookFilters
 from flow_app.api.inputs import FlowAnswer
 from flow_app.api.paging import Oldest
-from flow_app.api.permissions import RESUME_HOOK, VIEW_HOOK
+from flow_app.api.permissions import RESUME_HOOK, VIEW_HOOK, VIEW_PAYLOAD
 from flow_app.api.schema import answer, described, problems
 from flow_app.api.serializers import FlowHookDetail
 from flow_app.api.views.base import FlowView
@@ -69,7 +69,7 @@ class HookDetail(FlowView):
     )
     def post(self, request: Request, **kwargs: Any) -> Response:
         hook = self.find_hook()
-        deciding.resume(self.engine, hook, self.sent()["payload"], actor=self.actor)
+        deciding.resume(self.engine, hook, self.sent()["payload"], actor=self.actor, show=self._show_standing)
         return self.show(hook, is_old=True)
 
     @described(
@@ -79,8 +79,11 @@ class HookDetail(FlowView):
     )
     def delete(self, request: Request, **kwargs: Any) -> Response:
         hook = self.find_hook()
-        deciding.dispose(self.engine, hook, actor=self.actor)
+        deciding.dispose(self.engine, hook, actor=self.actor, show=self._show_standing)
         return self.show(hook, is_old=True)
+
+    def _show_standing(self, value: Any) -> Any:
+        return self.redact(value) if self.request.user.has_perm(VIEW_PAYLOAD) else deciding.verdict(value)
 
     def get_serializer(self, *args: Any, **kwargs: Any) -> BaseSerializer[Any]:
         """The form of the browsable pages says, to begin with, what approvers say most."""
@@ -96,6 +99,7 @@ class HookDetail(FlowView):
         hook = hooks.filter(run__in=runs).select_related("run").first()
         if hook is None:
             raise Http404
+        self.check_object_permissions(self.request, hook.run)
         return hook
 
     def show(self, hook: Hook, *, payloads: bool = False, is_old: bool = False) -> Response:
