@@ -11,7 +11,7 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 
 from flow_app import presenting
@@ -70,7 +70,7 @@ class RunAdmin(RunActsMixin, RunColumns, LookingAdmin):
     # --- the list ---------------------------------------------------------------------------------------------------
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        more = {"title": _("Runs"), "overview_url": self._url("overview"), "may_start": self.may_start(request)}
+        more = {"title": _("Runs"), "overview_url": self._page("overview"), "may_start": self.may_start(request)}
         return super().changelist_view(request, {**more, **(extra_context or {})})
 
     # --- the page of a run ------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class RunAdmin(RunActsMixin, RunColumns, LookingAdmin):
             "page": page,
             "run": run,
             "acts": self.buttons(request, run),
-            "live_url": self._url("live", run.pk) + (f"?{urlencode(query)}" if query else ""),
+            "live_url": self._page("live", run.pk) + (f"?{urlencode(query)}" if query else ""),
         }
 
     def _run(self, request: HttpRequest, key: str) -> Run:
@@ -134,7 +134,7 @@ class RunAdmin(RunActsMixin, RunColumns, LookingAdmin):
             "opts": self.opts,
             "title": _("Overview of runs"),
             "overview": overview.read_overview(self.get_queryset(request)),
-            "list_url": self._url("changelist"),
+            "list_url": self._page("changelist"),
             "media": self.media,
         }
         return self._render(request, "overview", context)
@@ -143,6 +143,3 @@ class RunAdmin(RunActsMixin, RunColumns, LookingAdmin):
         """``{% url "admin:…" %}`` in the template means this site, whatever its name."""
         request.current_app = self.admin_site.name
         return TemplateResponse(request, f"admin/flow_app/run/{name}.html", context)
-
-    def _url(self, name: str, *args: Any) -> str:
-        return reverse(f"admin:flow_app_run_{name}", args=args, current_app=self.admin_site.name)

@@ -128,6 +128,7 @@ def _ask(
         "sample": sample,
         "unnamed": len(keys) - len(sample),
         "hidden": _hidden(act, request),
+        "back_url": request.get_full_path(),
     }
     return TemplateResponse(request, "admin/flow_app/act_on_many.html", context)
 

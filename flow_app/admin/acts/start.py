@@ -102,7 +102,7 @@ class StartMixin(Base):
             "title": _("Start a run"),
             "media": self.media + form.media,
             "form": form,
-            "may_see_runs": self.has_view_permission(request),
+            "back_url": self._page("changelist") if self.has_view_permission(request) else "",
         }
         return TemplateResponse(request, "admin/flow_app/start.html", context)
 
@@ -128,8 +128,11 @@ class StartMixin(Base):
 
     def _after(self, request: HttpRequest, run: Run) -> str:
         if self.has_view_permission(request, run):
-            return reverse("admin:flow_app_run_change", args=[run.pk], current_app=self.admin_site.name)
-        return reverse("admin:flow_app_run_start", current_app=self.admin_site.name)
+            return self._page("change", run.pk)
+        return self._page("start")
+
+    def _page(self, name: str, *args: Any) -> str:
+        return reverse(f"admin:flow_app_run_{name}", args=args, current_app=self.admin_site.name)
 
 
 def _asked(request: HttpRequest) -> dict[str, str]:
