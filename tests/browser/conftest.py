@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import connections
 
 from flow_app import beat
 from project import systems
@@ -57,4 +58,5 @@ def person(chromium: str, site: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
         somebody = Person(browser, site, password=visitor.let_in())
         yield somebody
         browser.close()
+        connections.close_all()  # beside that loop Django opens others than those it closes after a test
     assert somebody.complaints == []
