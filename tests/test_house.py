@@ -16,7 +16,7 @@ import flow_app
 PACKAGE = Path(flow_app.__file__).parent
 ROOMS = [
     room
-    for room in ["core", "authoring", "engine", "store", "models", "dispatch", "answering", "presenting"]
+    for room in ["core", "authoring", "engine", "store", "models", "dispatch", "answering", "presenting", "admin"]
     if find_spec(f"flow_app.{room}")
 ]
 OPTIONAL = {"celery", "django_filters", "drf_spectacular", "jsonschema", "kombu", "redis", "rest_framework"}
@@ -24,7 +24,8 @@ OPTIONAL = {"celery", "django_filters", "drf_spectacular", "jsonschema", "kombu"
 SETUP = """
 import django
 from django.conf import settings
-settings.configure(INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "flow_app"], USE_TZ=True)
+apps = ["admin", "auth", "contenttypes"]
+settings.configure(INSTALLED_APPS=[*(f"django.contrib.{app}" for app in apps), "flow_app"], USE_TZ=True)
 django.setup()
 """
 
