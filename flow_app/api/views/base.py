@@ -1,4 +1,4 @@
-"""What all views have in common: who may, which runs he sees, and how a verb is done."""
+"""What all views have in common: who may, which runs they see, and how a verb is done."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class FlowView(ProblemMixin, GenericAPIView[Any]):
     # --- who may ------------------------------------------------------------------------------------------------------
 
     def get_permissions(self) -> list[Any]:
-        """Ours first: nobody learns from a 404 what he may not ask for."""
+        """Ours first: nobody learns from a 404 what they may not ask for."""
         return [FlowPermission(), *super().get_permissions()]
 
     def needed(self, method: str | None) -> Sequence[str]:
@@ -67,7 +67,7 @@ class FlowView(ProblemMixin, GenericAPIView[Any]):
 
     @property
     def shows_payloads(self) -> bool:
-        """Does the caller ask for payloads? Raises PermissionDenied when he may not see them."""
+        """Does the caller ask for payloads? Raises PermissionDenied when they are not for the caller."""
         asked = self.request.query_params.getlist("include")
         if set(asked) - {"payload"}:
             raise ValidationError({"include": [_("Only `payload` can be included.")]})

@@ -102,7 +102,7 @@ class RunList(RunView):
         return "key-" + hashlib.sha256(f"{self.request.user.pk}\0{key}".encode()).hexdigest()[:40]
 
     def _refuse_hidden(self, run_id: str | None) -> None:
-        """An id that a run has which the caller may not see: he learns that it is taken, and nothing else."""
+        """An id that a run has which the caller may not see: it is taken, and nothing else is told."""
         if run_id is None or not Run.objects.using(self.using).with_id(run_id).exists():
             return
         if not self.visible_runs().with_id(run_id).exists():
