@@ -15,7 +15,7 @@ BROKER ?= memory://
 DATABASE_URL ?= sqlite:///$(DEMO)
 PORT ?= 8000
 
-.PHONY: test contract demo site browser messages lint format migrations check install install-dev clean
+.PHONY: test contract demo demo-database site browser messages lint format migrations check install install-dev clean
 
 test: install
 	$(BIN)/python -m pytest $(ARGS)
@@ -29,7 +29,6 @@ demo: demo-database
 site: demo-database
 	$(BIN)/python manage.py invoices_site --port $(PORT) $(ARGS)
 
-.PHONY: demo-database
 demo-database: install
 	$(if $(findstring mysql://,$(DATABASE_URL)),$(BIN)/python -m pip install --quiet -e '.[mysql]')
 	rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
