@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
+from django.db.models import QuerySet
 from django.http import QueryDict
 
 from flow_app.admin.history import History, read_history
@@ -67,8 +68,8 @@ class RunPage:
     history_query: str
 
 
-def read_page(run: Run, *, asked: QueryDict, shows_payloads: bool, redact: Redact) -> RunPage:
-    """Everything on the page of a run. ``asked`` is its query string."""
+def read_page(run: Run, *, asked: QueryDict, visible: QuerySet[Run], shows_payloads: bool, redact: Redact) -> RunPage:
+    """Everything on the page of a run. ``asked`` is its query string, ``visible`` the runs that the user may see."""
     now = datetime.now(UTC)
     waiting = look(run)
     ends = ends_of(run) if shows_payloads else {}
@@ -92,8 +93,8 @@ def read_page(run: Run, *, asked: QueryDict, shows_payloads: bool, redact: Redac
         executions=read_executions(run) if run.steps_out else [],
         hooks=read_hooks(run, redact=redact if shows_payloads else None),
         progress=read_progress(run),
-        children=read_children(run),
-        parents=read_parents(run),
+        children=read_children(run, visible=visible),
+        parents=read_parents(run, visible=visible),
         version=version(run, now=now),
         lanes_query=_kept(asked, LANES),
         history_query=_kept(asked, UPTO),

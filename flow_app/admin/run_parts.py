@@ -103,19 +103,20 @@ def _progress_line(row: Any) -> ProgressLine:
     return ProgressLine(row.progress_id, str(completed), str(total), cut(body.get("message", ""), limit=500).text)
 
 
-def read_children(run: Run) -> list[ChildLine]:
+def read_children(run: Run, *, visible: QuerySet[Run]) -> list[ChildLine]:
+    """Links to other work; those to runs that are not among the visible lead nowhere."""
     found = ChildOperation.objects.using(run._state.db).filter(run=run.pk)
     rows = list(_light(found, "body").order_by("-pk")[:MOST])
     keys = {row.flow_run_key for row in rows if row.flow_run_key}
-    runs = Run.objects.using(run._state.db).filter(run_key__in=keys).values_list("run_key", "pk")
+    runs = visible.filter(run_key__in=keys).values_list("run_key", "pk")
     targets: dict[str | None, int] = dict(runs) if keys else {}
     return [_child_line(row, run_key=targets.get(row.flow_run_key), run_id=row.flow_run_id or "") for row in rows]
 
 
-def read_parents(run: Run) -> list[ChildLine]:
-    """Links from other runs to this one."""
-    found = ChildOperation.objects.using(run._state.db).filter(flow_run_key=run.run_key).select_related("run")
-    rows = _light(found.only("reference_id", "run__run_id"), "body").order_by("-pk")
+def read_parents(run: Run, *, visible: QuerySet[Run]) -> list[ChildLine]:
+    """Links from the visible ones of other runs to this one."""
+    found = ChildOperation.objects.using(run._state.db).filter(flow_run_key=run.run_key, run__in=visible.order_by())
+    rows = _light(found.select_related("run").only("reference_id", "run__run_id"), "body").order_by("-pk")
     return [_child_line(row, run_key=row.run.pk, run_id=row.run.run_id) for row in rows[:MOST]]
 
 

@@ -23,7 +23,8 @@ from flow_app.admin.looking import LookingAdmin
 from flow_app.admin.run_page import LANES, UPTO, read_page, version
 from flow_app.models import Run
 
-_DATES = ("created_at", "finished_at")
+#: What the filters by date ask.
+_DATES = frozenset(f"{name}__{how}" for name in ("created_at", "finished_at") for how in ("gte", "lt", "isnull"))
 
 
 class RunAdmin(RunActsMixin, RunColumns, LookingAdmin):
@@ -57,7 +58,7 @@ class RunAdmin(RunActsMixin, RunColumns, LookingAdmin):
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Only what has an index: nobody searches through errors and payloads."""
-        return lookup in filters.PARAMETERS or lookup in (BEFORE, AFTER) or lookup.startswith(_DATES)
+        return lookup in filters.PARAMETERS or lookup in (BEFORE, AFTER) or lookup in _DATES
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view
@@ -104,7 +105,13 @@ class RunAdmin(RunActsMixin, RunColumns, LookingAdmin):
     def run_context(self, request: HttpRequest, run: Run) -> dict[str, Any]:
         """What ``admin/flow_app/run/live.html`` shows. A fixed number of queries."""
         may_see = request.user.has_perm("flow_app.view_payload")
-        page = read_page(run, asked=request.GET, shows_payloads=may_see, redact=self.redact)
+        page = read_page(
+            run,
+            asked=request.GET,
+            visible=self.get_queryset(request),
+            shows_payloads=may_see,
+            redact=self.redact,
+        )
         query = {name: request.GET[name] for name in (LANES, UPTO) if name in request.GET}
         return {
             "page": page,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
@@ -11,7 +12,6 @@ from django.forms import Media
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
@@ -77,7 +77,7 @@ class FlowRunsMixin(Base):
         subject, site = self.flow_subject(obj), self.admin_site
         found = site.get_model_admin(Run).get_queryset(request).filter(subject=subject).order_by("-pk")
         runs = list(found.defer("labels")[: MOST + 1])
-        waiting, now = glance(runs[:MOST]), timezone.now()
+        waiting, now = glance(runs[:MOST]), datetime.now(UTC)
         lines = [
             {
                 "run": run,

@@ -142,7 +142,7 @@ class ProblemMixin(APIView):
 
     @staticmethod
     def _as_api_error(exc: Exception, response: Response) -> exceptions.APIException:
-        """Django's own 404 and 403, and whatever else a project's exception handler answers: none is the framework's."""
+        """Django's own 404 and 403, and what else a project's exception handler answers, as the framework's errors."""
         if isinstance(exc, exceptions.APIException):
             return exc
         known = {HTTPStatus.FORBIDDEN: exceptions.PermissionDenied, HTTPStatus.NOT_FOUND: exceptions.NotFound}

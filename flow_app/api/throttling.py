@@ -25,8 +25,8 @@ def address_of(request: Request) -> str:
     proxies = api_settings.NUM_PROXIES
     if not proxies:
         return direct
-    hops = [clean_text(hop.strip(), limit=_LONGEST) for hop in str(request.META.get("HTTP_X_FORWARDED_FOR") or "").split(",") if hop.strip()]
-    return hops[-min(proxies, len(hops))] if hops else direct
+    hops = [hop.strip() for hop in str(request.META.get("HTTP_X_FORWARDED_FOR") or "").split(",") if hop.strip()]
+    return clean_text(hops[-min(proxies, len(hops))], limit=_LONGEST) if hops else direct
 
 
 class TokenThrottle(SimpleRateThrottle):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -39,7 +40,10 @@ class UtcDateTimeField(models.DateTimeField):  # type: ignore[type-arg]
         return str(connection.data_types["DateTimeField"])
 
     def to_python(self, value: Any) -> Any:
-        return as_utc(super().to_python(value))
+        try:
+            return as_utc(super().to_python(value))
+        except OverflowError:
+            raise ValidationError(self.error_messages["invalid_datetime"], "invalid", {"value": value}) from None
 
     def get_prep_value(self, value: Any) -> Any:
         return self.to_python(value)

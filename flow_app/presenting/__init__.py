@@ -3,7 +3,7 @@
 from flow_app.presenting.badges import OVERDUE_AFTER, Badge, badges, is_overdue, status_badge
 from flow_app.presenting.ends import ends_of
 from flow_app.presenting.hook_facts import HookFacts, facts_of
-from flow_app.presenting.moments import lasting, when
+from flow_app.presenting.moments import here, lasting, when
 from flow_app.presenting.payloads import Excerpt, excerpt, excerpt_of, mask_token, redact
 from flow_app.presenting.sentences import headline, why
 from flow_app.presenting.waiting import Waiting, glance, look
@@ -21,6 +21,7 @@ __all__ = [
     "facts_of",
     "glance",
     "headline",
+    "here",
     "is_overdue",
     "lasting",
     "look",

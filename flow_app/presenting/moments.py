@@ -13,15 +13,23 @@ _WEEK = timedelta(days=6)
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
+def here(at: datetime) -> datetime:
+    """The instant in the reader's zone; the calendar's last hours, which have none there, stay in UTC."""
+    try:
+        return timezone.localtime(at)
+    except OverflowError:
+        return at
+
+
 def when(at: datetime, *, now: datetime) -> str:
     """ "10:02" for today, "Tuesday 10:02" within six days either way, else the whole date with it."""
-    here, today = timezone.localtime(at), timezone.localtime(now)
-    hour = date_format(here, pgettext("format of an hour", "H:i"))
-    if here.date() == today.date():
+    there, today = here(at), here(now)
+    hour = date_format(there, pgettext("format of an hour", "H:i"))
+    if there.date() == today.date():
         return hour
-    if abs(here.date() - today.date()) <= _WEEK:
-        return _("%(weekday)s %(hour)s") % {"weekday": date_format(here, "l"), "hour": hour}
-    return f"{date_format(here, 'DATE_FORMAT')}, {hour}"
+    if abs(there.date() - today.date()) <= _WEEK:
+        return _("%(weekday)s %(hour)s") % {"weekday": date_format(there, "l"), "hour": hour}
+    return f"{date_format(there, 'DATE_FORMAT')}, {hour}"
 
 
 def lasting(length: timedelta) -> str:

@@ -15,9 +15,11 @@ from flow_app.errors import PayloadError
 EXCERPT = 10_000
 HIDDEN = "••••••"
 
+_WORDS = "password|passwd|pwd|passphrase|secret|token|authorization|cookie|credential|jwt|bearer"
+_KEYS = "api|access|private|secret|signing|encryption"
+# A word of its own at the end: after a separator, or where camelCase begins one.
 _SECRET = re.compile(
-    r"(?:^|[_\-.])(?:password|passwd|passphrase|secret|token|api[_\-]?key|authorization|cookie|private[_\-]?key)s?$",
-    re.IGNORECASE,
+    rf"(?:^|[\W_]|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]))(?i:{_WORDS}|(?:{_KEYS})[\W_]?key)(?i:s?)$"
 )
 
 Redact = Callable[[Any], Any]
@@ -36,7 +38,7 @@ _UNREADABLE = Excerpt("(not readable)", 0, is_cut=True)
 
 
 def redact(value: Any) -> Any:
-    """Plain JSON without the values of keys that are named like secrets (``password``, ``api_key``, ``x_token``).
+    """Plain JSON without the values of keys that are named like secrets (``password``, ``api_key``, ``accessToken``).
 
     The default of both faces. A project that knows better overrides ``redact`` of its ModelAdmin or ViewSet.
     """

@@ -8,7 +8,8 @@ from django import template
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.timezone import localtime
+
+from flow_app.presenting import here
 
 register = template.Library()
 
@@ -18,6 +19,6 @@ def moment(at: datetime | None) -> SafeString | str:
     """Date and time to the second, in the reader's zone, with the exact instant for machines and on hover."""
     if at is None:
         return ""
-    here, exact = localtime(at), at.isoformat()
-    text = f"{date_format(here, 'DATE_FORMAT')} {here:%H:%M:%S}"
+    there, exact = here(at), at.isoformat()
+    text = f"{date_format(there, 'DATE_FORMAT')} {there:%H:%M:%S}"
     return format_html('<time datetime="{}" title="{}">{}</time>', exact, exact, text)

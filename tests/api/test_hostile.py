@@ -21,6 +21,7 @@ from flow_app.answering import schemas
 from flow_app.api.urls import api_urls
 from flow_app.api.views import callback, runs
 from flow_app.api.views.base import FlowView
+from flow_app.presenting.payloads import HIDDEN
 from tests.api.calls import BASE, delete, get, pointers, post, refused, start
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -101,20 +102,15 @@ def test_ids_and_tokens_get_into_no_header(api: APIClient, anonymous: APIClient)
         for address in (f"runs/{text}", f"runs/{text}/hooks/{text}", f"callbacks/{text}"):
             response = get(api, address)
             assert (response.status_code, response.has_header("X-Evil")) == (404, False), address
-    for header, status in {
-        "Bearer \x00": 401,
-        f"Bearer {'a' * 10_000}": 404,
-        "bearer \xff": 404,
-        "Basic x": 401,
-    }.items():
-        assert anonymous.get(BASE + "callbacks", HTTP_AUTHORIZATION=header).status_code in (status, 404)
+    for header in ("Bearer \x00", f"Bearer {'a' * 10_000}", "bearer \xff", "Basic x", "Bearer"):
+        assert anonymous.get(BASE + "callbacks", HTTP_AUTHORIZATION=header).status_code in (401, 404)
 
 
 def test_what_a_proxy_hands_on_as_an_address_is_bounded(api: APIClient, anonymous: APIClient, settings) -> None:
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "NUM_PROXIES": 2}
     start(api, "approval", {"token": "tok"}, run_id="r1")
     odd = "a b\x00" + "c" * 50_000
-    response = anonymous.post(BASE + "callbacks/tok", b"1", "application/json", HTTP_X_FORWARDED_FOR=odd)
+    response = post(anonymous, "callbacks/tok", 1, HTTP_X_FORWARDED_FOR=odd)
     assert response.status_code == 200
     assert len(get(api, "runs/r1/events").content) < 10_000
 
@@ -126,7 +122,8 @@ def test_a_fault_of_the_site_logs_no_token(anonymous: APIClient, monkeypatch, ca
     anonymous.raise_request_exception = False
     monkeypatch.setattr(callback, "hook_behind", lambda token, using: 1 / 0)
     assert anonymous.get(BASE + "callbacks/very-secret").status_code == 500
-    assert "callbacks/(token)" in caplog.text and "very-secret" not in caplog.text
+    assert "callbacks/(token)" in caplog.text
+    assert "very-secret" not in caplog.text
 
 
 @pytest.mark.parametrize("door", ["runs/r1/hooks/decision", "callbacks/tok"])
@@ -135,7 +132,7 @@ def test_the_answer_that_stands_is_shown_without_its_secrets(api: APIClient, ano
     assert post(anonymous, "callbacks/tok", {"approved": True, "password": "hunter2"}).status_code == 200
     for refusal in (post(api, door, {"payload": 1}), delete(api, door)):
         stands = refused(refusal, 409, "hook_conflict")["standing"]["payload"]
-        assert stands["approved"] is True and stands["password"] != "hunter2"
+        assert stands == {"approved": True, "password": HIDDEN}
 
 
 def test_who_may_not_see_payloads_learns_the_decision_that_stands_and_no_more(api: APIClient, client_with) -> None:

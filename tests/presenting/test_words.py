@@ -99,7 +99,9 @@ def test_secrets_are_hidden(key):
     assert redact({key: "x", "deep": [{key: {"more": 1}}]}) == {key: HIDDEN, "deep": [{key: HIDDEN}]}
 
 
-@pytest.mark.parametrize("key", ["tokens_used_by", "monkey", "secretary", "author", "key", "passwords_changed_at"])
+@pytest.mark.parametrize(
+    "key", ["tokens_used_by", "monkey", "secretary", "author", "key", "passwords_changed_at", "broken", "keyboard"]
+)
 def test_what_only_sounds_like_a_secret_is_shown(key):
     assert redact({key: 1}) == {key: 1}
 
@@ -116,3 +118,12 @@ def test_excerpts_are_plain_and_bounded():
 
 def test_a_token_is_told_by_the_beginning_of_its_digest():
     assert mask_token("sha256:" + "ab" * 32) == "abababab…"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["password", "db_pwd", "userPassword", "accessToken", "clientSecret", "apiKey", "API_KEY", "X-Api-Key", "APIToken",
+     "secret_key", "aws_secret_access_key", "privateKey", "Set-Cookie", "credentials", "jwt", "client secret"],
+)  # fmt: skip
+def test_what_is_named_like_a_secret_is_hidden(name):
+    assert redact([{name: "hunter2"}]) == [{name: HIDDEN}]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django import forms
-from django.utils import formats, timezone
+from django.utils import formats
 from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
@@ -13,6 +14,7 @@ from flow_app import get_engine
 from flow_app.admin.acts.act import Act, ActForm, Deed, run_of
 from flow_app.admin.acts.pause import is_awake
 from flow_app.core.snapshot import WaitStatus
+from flow_app.presenting import here
 
 LOOK = ""
 
@@ -49,9 +51,8 @@ class RunNowForm(ActForm):
         return [*waits, *retries]
 
 
-def _early_text(text: str, name: str, when: Any) -> str:
-    local = timezone.localtime(when) if timezone.is_aware(when) else when
-    return text % {"name": name, "when": formats.date_format(local, "DATETIME_FORMAT")}
+def _early_text(text: str, name: str, when: datetime) -> str:
+    return text % {"name": name, "when": formats.date_format(here(when), "DATETIME_FORMAT")}
 
 
 def perform(deed: Deed) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from django.utils import timezone
+from datetime import UTC, datetime
+
 from django.utils.translation import gettext as _
 
 from flow_app.core.snapshot import HookStatus, RunStatus
@@ -43,4 +44,4 @@ def _verdict(hook: Hook) -> str:
 
 
 def _moment(hook: Hook) -> str:
-    return "" if hook.resolved_at is None else when(hook.resolved_at, now=timezone.now())
+    return "" if hook.resolved_at is None else when(hook.resolved_at, now=datetime.now(UTC))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpResponseBase
@@ -89,6 +90,8 @@ class RunList(RunView):
             )
         )
         run = Run.objects.using(self.using).with_id(started.run_id).get()
+        if not started.is_new:
+            _refuse_other_tags(run, sent)
         response = Response(self.detail(run), status=201 if started.is_new else 200)
         response["Location"] = link(self.request, "run", run_id=run.run_id)
         return response
@@ -125,3 +128,9 @@ class RunDetail(RunView):
         etag = 'W/"' + hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:32] + '"'
         response = Response(data, headers={"ETag": etag})
         return get_conditional_response(request, etag=etag, response=response) or response
+
+
+def _refuse_other_tags(run: Run, sent: Mapping[str, Any]) -> None:
+    """The engine compares workflow and input. What is said of the run besides must not be lost without a word."""
+    if sent["subject"] not in ("", run.subject) or sent["labels"] not in ({}, json.loads(run.labels)):
+        raise Refused(409, "run_conflict", _("This run has been started with another subject or other labels."))
