@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from django import forms
+from django.http import HttpRequest
 from django.utils.functional import Promise
 
 from flow_app.engine import FlowEngine
@@ -61,6 +62,11 @@ class Act:
     def is_open_for(self, target: Target) -> bool:
         """Does it make sense now? The engine decides anyway, when it is done."""
         return self.is_open(target)
+
+
+def actor_of(request: HttpRequest) -> str:
+    """The user's natural name, as text: a project may have its users known by a number."""
+    return str(request.user.get_username())
 
 
 def run_of(target: Target) -> Run:

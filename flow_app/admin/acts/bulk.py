@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from flow_app import get_engine
-from flow_app.admin.acts.act import Act, ActForm, Deed
+from flow_app.admin.acts.act import Act, ActForm, Deed, actor_of
 from flow_app.admin.acts.buttons import may
 from flow_app.admin.acts.doing import Outcome, Result, do
 from flow_app.models import Run
@@ -98,7 +98,7 @@ class Tally:
 
 def _do(act: Act, model_admin: ModelAdmin[Any], request: HttpRequest, run: Run, form: ActForm) -> Result:
     """An error that nobody foresaw is one run's: the others have their turn."""
-    deed = Deed(get_engine(), request.user.get_username(), run, form.cleaned_data)
+    deed = Deed(get_engine(), actor_of(request), run, form.cleaned_data)
     try:
         return do(act, deed, request=request, admin=model_admin)
     except Exception:

@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from flow_app import conf, get_engine
+from flow_app.admin.acts.act import actor_of
 from flow_app.admin.acts.doing import one_commit
 from flow_app.admin.acts.payload_field import PayloadField
 from flow_app.admin.acts.refusals import explain_start
@@ -115,7 +116,7 @@ class StartMixin(Base):
                 run_id=data["run_id"],
                 subject=data["subject"],
                 labels=data["labels"],
-                actor=request.user.get_username(),
+                actor=actor_of(request),
             )
             run = Run.objects.using(conf.options().database).with_id(started.run_id).get()
             if started.is_new:

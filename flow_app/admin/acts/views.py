@@ -13,7 +13,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 
 from flow_app import get_engine
-from flow_app.admin.acts.act import Act, ActForm, Deed, Target, run_of
+from flow_app.admin.acts.act import Act, ActForm, Deed, Target, actor_of, run_of
 from flow_app.admin.acts.buttons import act_url, may
 from flow_app.admin.acts.catalogue import named
 from flow_app.admin.acts.doing import Outcome, Result, do
@@ -62,7 +62,7 @@ class ActsMixin(Base):
         return self._ask(request, found, target, form)
 
     def _do(self, request: HttpRequest, act: Act, target: Target, form: ActForm) -> Result:
-        deed = Deed(get_engine(), request.user.get_username(), target, form.cleaned_data)
+        deed = Deed(get_engine(), actor_of(request), target, form.cleaned_data)
         result = do(act, deed, request=request, admin=self)
         text = format_html("<strong>{}</strong>: {}", name_of(target), result.text)
         messages.add_message(request, LEVELS[result.outcome], text)

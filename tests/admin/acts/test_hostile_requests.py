@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from flow_app import get_engine, workflow
 from flow_app.core.policy import ChildOperationReference
+from flow_app.errors import InvalidTransitionError
 from flow_app.models import Run
 from project.invoices.models import Vendor
 from tests.admin.acts import flows, pages
@@ -109,3 +110,12 @@ def test_every_page_has_its_times_whether_or_not_the_site_uses_zones(root, setti
     for _ in range(2):
         assert {page: root.get(page).status_code for page in looks} == dict.fromkeys(looks, 200)
         pages.do(root, hook, "withdraw")
+
+
+def test_a_history_that_nobody_can_read_can_be_tried_again(root, monkeypatch):
+    def unreadable(run_id):
+        raise InvalidTransitionError("event 4 does not follow event 0")
+
+    run = flows.run_of("stuck", run_id="r1")
+    monkeypatch.setattr(get_engine(), "snapshot", unreadable)
+    assert root.get(pages.act(run, "run-now")).status_code == 200
