@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
+from celery import Task
 from rest_framework.test import APIClient
 
 from flow_app import HookMetadata, get_engine, workflow
@@ -100,3 +101,27 @@ def test_metadata_may_have_any_shape(api: APIClient, metadata: object) -> None:
 def test_metadata_carries_the_schema_of_its_answers() -> None:
     metadata = HookMetadata.human_approval("x").with_payload_schema({"type": "object"})
     assert metadata.to_value() == {"kind": "human_approval", "subject": "x", "payload_schema": {"type": "object"}}
+
+
+def test_field_report_28_a_token_that_another_run_holds_is_told_and_never_hangs(api: APIClient) -> None:
+    start(api, "approval", {"token": "order:1"}, run_id="r1")
+    start(api, "approval", {"token": "order:1"}, run_id="r2")
+    second = get(api, "runs/r2").json()
+    assert second["blocked"]["code"] == "hook_token_conflict"
+    assert "r1" in second["headline"]
+    assert "order:1" not in second["headline"]
+    post(api, "runs/r1/hooks/decision", {"payload": 1})
+    post(api, "runs/r2/run-now")
+    assert get(api, "runs/r2").json()["status"] == "suspended"
+
+
+def test_field_report_41_a_run_whose_build_no_worker_runs_takes_its_answer(
+    api: APIClient, settings, monkeypatch
+) -> None:
+    settings.FLOW_APP = {"DISPATCHER": "flow_app.dispatch.CeleryDispatcher", "BUILD": {"current": "v1"}}
+    monkeypatch.setattr(Task, "apply_async", lambda *args, **options: None)
+    start(api, "approval", {"token": "tok"}, run_id="r1")
+    get_engine().drive("r1")  # a worker of v1
+    settings.FLOW_APP = {**settings.FLOW_APP, "BUILD": {"current": "v2", "routes": {"v1": "old"}}}
+    assert post(api, "runs/r1/hooks/decision", {"payload": 1}).status_code == 200
+    assert get(api, "runs/r1/hooks/decision").json()["status"] == "received"
