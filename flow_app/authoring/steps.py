@@ -53,6 +53,7 @@ def step(
     timeout: timedelta | None = None,
     queue: str | None = None,
     dispatch: Literal["task"] | None = None,
+    deliveries: int | None = None,
 ) -> Callable[[Body], StepDefinition]:
     """Register a step under a permanent name.
 
@@ -63,11 +64,14 @@ def step(
     the body itself may still run. With ``dispatch="task"`` every attempt travels as a message of its own, with
     ``queue`` to that queue, where the dispatcher can send it; else the step runs in the drive.
 
+    ``deliveries`` is how often one attempt may be given to workers that die, instead of ``MAX_DELIVERIES``; then it
+    has failed as "worker lost". With 1, and ``RetryPolicy.none()``, the body runs at most once.
+
     Raises ConfigurationError for a bad or taken name, a bad option, and a signature that cannot be called like this.
     """
     _check_name(name)
     _check_retry(name, retry)
-    options = _options(name, timeout=timeout, queue=queue, dispatch=dispatch)
+    options = _options(name, timeout=timeout, queue=queue, dispatch=dispatch, deliveries=deliveries)
 
     def register(function: Body) -> StepDefinition:
         takes_context, takes_input = _signature(name, function)
@@ -96,7 +100,7 @@ def _check_retry(name: str, retry: object) -> None:
         raise ConfigurationError(f"Step {name!r}: {error}") from None
 
 
-def _options(name: str, *, timeout: Any, queue: Any, dispatch: Any) -> StepOptions:
+def _options(name: str, *, timeout: Any, queue: Any, dispatch: Any, deliveries: Any) -> StepOptions:
     if timeout is not None and not (isinstance(timeout, timedelta) and _SHORTEST <= timeout <= _LONGEST):
         raise ConfigurationError(f"Step {name!r}: timeout must be a timedelta of 1 ms to 366 days, not {timeout!r}.")
     if queue is not None:
@@ -108,7 +112,10 @@ def _options(name: str, *, timeout: Any, queue: Any, dispatch: Any) -> StepOptio
             raise ConfigurationError(f"Step {name!r}: {error}") from None
     if dispatch not in (None, "task"):
         raise ConfigurationError(f'Step {name!r}: dispatch must be "task" or None, not {dispatch!r}.')
-    return StepOptions(queue=queue, travels=queue is not None or dispatch is not None, timeout=timeout)
+    if deliveries is not None and (type(deliveries) is not int or deliveries < 1):
+        raise ConfigurationError(f"Step {name!r}: deliveries must be a whole number of at least 1, not {deliveries!r}.")
+    travels = queue is not None or dispatch is not None
+    return StepOptions(queue=queue, travels=travels, timeout=timeout, deliveries=deliveries)
 
 
 def _signature(name: str, function: Body) -> tuple[bool, bool]:

@@ -6,7 +6,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from random import Random
 from typing import Any, Protocol, runtime_checkable
+from uuid import UUID, uuid5
 
 from flow_app.core import commands as cmd
 from flow_app.core import tokens
@@ -25,6 +27,8 @@ from flow_app.core.snapshot import HookStatus, StepStatus, WaitStatus
 from flow_app.core.spec import WorkflowSpec
 from flow_app.core.state import RunState
 from flow_app.errors import AttemptEndedError, HookTokenKeyMissingError, InvalidTransitionError
+
+_NAMESPACE = UUID("5d7f3f0e-6c0b-4a55-9d49-0d3b9b9a8f11")
 
 Secrets = Sequence[str | bytes]
 
@@ -81,6 +85,22 @@ class WorkflowContext:
     def history(self) -> list[EventEnvelope]:
         """Every event so far. Costs a read of the whole history: the other reads answer from indexes."""
         return self._history()
+
+    # What workflow code may use where it would reach for the clock or for chance: the same on every replay.
+
+    @property
+    def created_at(self) -> datetime:
+        """When the run was created, in UTC. For the time of anything later, read the clock in a step."""
+        assert self._state.created_at is not None
+        return self._state.created_at
+
+    def uuid(self, name: str) -> UUID:
+        """An id that belongs to this run and this name."""
+        return uuid5(_NAMESPACE, f"{self.run_id}/{name}")
+
+    def random(self, name: str) -> Random:
+        """A generator that starts anew from this run and this name at every call. Not for secrets."""
+        return Random(f"{self.run_id}/{name}")  # noqa: S311 - predictable on purpose
 
     @property
     def cancellation_request(self) -> CancellationRequest | None:

@@ -243,7 +243,7 @@ EVENT_TYPES: Mapping[str, type[Event]] = {
 }  # fmt: skip
 
 #: Events of which the fold keeps when they were recorded.
-DATED: tuple[type[Event], ...] = (RunCancellationRequested,)
+DATED: tuple[type[Event], ...] = (RunCreated, RunCancellationRequested)
 
 #: Events that close whatever is open in the run.
 CLOSING: tuple[type[Event], ...] = (

@@ -72,6 +72,7 @@ def _run_created(state: RunState, event: ev.RunCreated, recorded: Recorded) -> N
         raise
     except FlowError as error:
         raise InvalidWorkflowError(str(error)) from None
+    state.assign("created_at", recorded.recorded_at)
     state.assign("spec", event.spec)
     state.assign("input_payload", event.input)
 

@@ -24,11 +24,14 @@ class Awaited(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """What a step's declaration says about its attempts: the queue they go to, and how long one may take."""
+    """What a step's declaration says about its attempts: the queue they go to, how long one may take, and how often
+    one is given to a worker that dies of it (None: ``MAX_DELIVERIES``).
+    """
 
     queue: str | None = None
     travels: bool = False
     timeout: timedelta | None = None
+    deliveries: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

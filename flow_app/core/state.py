@@ -33,13 +33,14 @@ class RunState:
     """What the fold of a history gives. Only :mod:`flow_app.core.projection` changes it."""
 
     __slots__ = (
-        "_journal", "active_hooks", "cancellation", "child_operations", "delayed_steps", "error", "hooks",
+        "_journal", "active_hooks", "cancellation", "child_operations", "created_at", "delayed_steps", "error", "hooks",
         "input_payload", "last_sequence", "lifecycle", "open_steps", "open_waits", "outcome", "progress", "run_id",
         "spec", "steps", "unreported_failure", "waits",
     )  # fmt: skip
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
+        self.created_at: datetime | None = None
         self.spec: WorkflowSpec | None = None
         self.input_payload: Payload | None = None
         self.lifecycle = RunStatus.PENDING  # without ``suspended``, which is derived

@@ -39,15 +39,29 @@ class Attempts:
 
     def run(self, step_ids: list[str], redelivered: Sequence[str], *, stops: Callable[[], bool]) -> None:
         """Run attempts, and at once those that may be tried again at once, round by round, until ``stops`` says so."""
-        if redelivered and self._lost >= self._most_losses(redelivered):
-            lost, self._lost = redelivered[0], 0
-            step, now = self.journal.state.steps[lost], self.services.store.clock.now()
-            self.journal.settle(Outcome(lost, step.attempt, None, decider.WORKER_LOST, now))
+        if spent := [step_id for step_id in redelivered if self._is_spent(step_id)]:
+            self._give_up(spent)
             return  # the others are still running: the workflow names them again
+        if redelivered and self._lost >= self._most_losses(redelivered):
+            self._lost = 0
+            self._give_up(redelivered[:1])
+            return
         serial = self._lost >= _SERIAL_AFTER
         while step_ids:
             settled = self._run_round(step_ids, serial=serial)
             step_ids = [] if stops() else self._tried_again(settled)
+
+    def _is_spent(self, step_id: str) -> bool:
+        """Has an attempt been given to as many workers as its step allows? Then it may have run, and does not again."""
+        step = self.journal.state.steps[step_id]
+        most = self.services.runtime.step_options(step.step_name).deliveries
+        return most is not None and self._lost >= most
+
+    def _give_up(self, step_ids: Sequence[str]) -> None:
+        now = self.services.store.clock.now()
+        for step_id in step_ids:
+            attempt = self.journal.state.steps[step_id].attempt
+            self.journal.settle(Outcome(step_id, attempt, None, decider.WORKER_LOST, now))
 
     def _most_losses(self, redelivered: Sequence[str]) -> int:
         """Of several, the first is to blame only once they were delivered one at a time."""

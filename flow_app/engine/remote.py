@@ -58,7 +58,8 @@ def _foregone(services: Services, step: StepOut) -> Outcome | None:
     clock = services.store.clock
     if step.timed_out:
         return timed_out(step.step_id, step.attempt, clock)
-    if step.late or step.deliveries > services.options.max_deliveries:
+    most = services.runtime.step_options(step.step_name).deliveries or services.options.max_deliveries
+    if step.late or step.deliveries > most:
         return Outcome(step.step_id, step.attempt, None, decider.WORKER_LOST, clock.now())
     return None
 

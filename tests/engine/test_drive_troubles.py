@@ -19,7 +19,7 @@ from flow_app.engine import FlowEngine
 from flow_app.errors import LeaseLostError, PayloadError, RuntimeBuildUnavailableError, RuntimeFailureError, StoreError
 from flow_app.store import InMemoryEventStore
 from flow_app.testing import FakeClock
-from tests.engine.logbook import alone
+from tests.engine.logbook import Crash, CrashingStore, alone, holding, inline
 
 
 def _engine(store: EventStore, **options: Any) -> FlowEngine:
@@ -191,6 +191,29 @@ def test_a_blocked_run_is_looked_at_when_its_next_deadline_comes(store: EventSto
     clock.advance(timedelta(seconds=1))
     FlowScheduler(engine).tick()
     assert engine.snapshot("r").output == "expired"
+
+
+def test_members_of_a_batch_that_run_at_most_once_do_not_run_again_and_the_others_do(clock: FakeClock) -> None:
+    store = InMemoryEventStore(clock=clock)
+    bodies: list[str] = []
+    policy = RetryPolicy.none().continue_workflow_on_failure()
+    step("once", retry=policy, deliveries=1)(lambda: bodies.append("once"))
+    step("often", retry=policy)(lambda: bodies.append("often"))
+    names = {"a": "once", "b": "often", "c": "once"}
+
+    @workflow("w")
+    def w(ctx: Any) -> Any:
+        if all(ctx.step_completed(name) or ctx.step_failed(name) is not None for name in names):
+            return ctx.complete({name: ctx.step_failed(name) for name in names})
+        return ctx.schedule_steps([ctx.step(step_id, name) for step_id, name in names.items()])
+
+    dying = inline(CrashingStore(store, holding("step_completed")))  # the process dies before any outcome is written
+    with pytest.raises(Crash):
+        dying.start("w", run_id="r")
+    bodies.clear()
+    clock.advance(timedelta(minutes=1))
+    assert _engine(store).drive("r").output == {"a": "worker lost", "b": None, "c": "worker lost"}
+    assert bodies == ["often"]
 
 
 def test_no_further_body_of_a_batch_starts_once_the_run_was_ended_from_outside(clock: FakeClock) -> None:

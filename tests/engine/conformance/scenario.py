@@ -72,7 +72,8 @@ class World:
 
     def register(self, flow: str, steps: Mapping[str, Callable[[Any], Any]]) -> None:
         for name, body in steps.items():
-            step(name, retry=RetryPolicy.none())(self._watched(name, body))
+            deliveries = 1 if name == "once" else None
+            step(name, retry=RetryPolicy.none(), deliveries=deliveries)(self._watched(name, body))
 
         @workflow(flow, version="v1")
         def run(ctx):

@@ -1,4 +1,9 @@
-"""Behaviours that other engines' suites assert, as data: the rows A to F and H that a kernel of commands can have."""
+"""Behaviours that other engines' suites assert, as data: the rows A to F and H that a kernel of commands can have.
+
+Not here: D29, a call of another kind in the same position, for commands have ids and no positions, and each kind has
+ids of its own; F44, an answer that is an exception in the workflow, for hooks are answered with a payload and nothing
+is raised into workflow code.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +56,7 @@ STEPS = {
     "echo": lambda ctx: ctx.input,
     "big": lambda ctx: BLOB,
     "other": lambda ctx: "other",
+    "once": lambda ctx: "once",
 }
 
 
@@ -85,6 +91,21 @@ def caught(ctx):
     if not ctx.step_completed("b"):
         return ctx.schedule_step("b", "echo", ctx.step_failed("a"))
     return ctx.complete(ctx.step_output("b"))
+
+
+def once_caught(ctx):
+    if (error := ctx.step_failed("a")) is not None:
+        return ctx.complete(error)
+    return ctx.schedule_step("a", "once", retry=RetryPolicy.none().continue_workflow_on_failure())
+
+
+def helpers(ctx):
+    now = [ctx.uuid("order"), ctx.random("dice").random(), ctx.created_at]
+    if not ctx.step_completed("a"):
+        return ctx.schedule_step("a", "echo", now)
+    if not ctx.wait_completed("w"):
+        return ctx.wait_until("w", T0 + MINUTE)
+    return ctx.complete(ctx.step_output("a") == now)
 
 
 def version(ctx):
@@ -144,6 +165,9 @@ FLOWS = {
     "step-then-wait": step_then_wait,
     "caught": caught,
     "uncaught": one_step("fails"),
+    "once": one_step("once"),
+    "once-caught": once_caught,
+    "helpers": helpers,
     "empty": lambda ctx: ctx.complete({"n": ctx.input}),
     "big": one_step("big"),
     "three-attempts": one_step("fails", retry=RetryPolicy.fixed(3, timedelta(seconds=10))),
@@ -373,6 +397,34 @@ CRASHES = [
         calls=["hello#1", "hello#1"],
     ),
     Scenario(
+        "C23",
+        "a worker dies in a step that runs at most once: it does not run again, and the run fails",
+        "once",
+        "failed",
+        [
+            *begin("once"),
+            *(created("a", "once"), started("a"), failed("a", 1, "worker lost"), exhausted("a", 1, "worker lost")),
+        ],
+        error="worker lost",
+        crash_at="step_completed",
+        outside=[("restart",), ("advance", 30), ("call", "resume_scheduled_run")],
+        calls=["once#1"],
+    ),
+    Scenario(
+        "C23",
+        "the workflow may handle that",
+        "once-caught",
+        "completed",
+        [
+            *(*begin("once-caught"), created("a", "once", retry=ONCE | {"on_exhausted": "continue_workflow"})),
+            *(started("a"), failed("a", 1, "worker lost"), completed("worker lost")),
+        ],
+        output="worker lost",
+        crash_at="step_completed",
+        outside=[("restart",), ("advance", 30), ("call", "resume_scheduled_run")],
+        calls=["once#1"],
+    ),
+    Scenario(
         "C25",
         "all workers die: the scheduler finds the run when its lease expires, and not before",
         "hello",
@@ -435,6 +487,19 @@ DETERMINISM = [
         output="mended",
         refused=RuntimeFailureError,
         outside=[("stands", "running"), ("deploy", "broken", lambda ctx: ctx.complete("mended")), ("call", "drive")],
+    ),
+    Scenario(
+        "D32",
+        "ids, chance and the time of creation are the same on each replay",
+        "helpers",
+        "completed",
+        [
+            *(*begin("helpers"), created("a", "echo", "$VALUES"), started("a"), succeeded("a", "$VALUES")),
+            *(waiting("w", T0 + MINUTE), waited("w"), completed(True)),
+        ],
+        output=True,
+        outside=[("restart",), ("advance", 60), ("tick", RUN)],
+        calls=["echo#1"],
     ),
     Scenario(
         "D34",

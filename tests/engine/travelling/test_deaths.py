@@ -80,6 +80,22 @@ def test_deliveries_are_counted_before_the_body_runs_and_end_in_worker_lost(brok
     assert ran == {"1": 5, "2": 5}
 
 
+def test_a_step_may_be_given_to_one_worker_alone(broker):
+    ran: list[int] = []
+
+    @step("once", dispatch="task", retry=RetryPolicy.none(), deliveries=1)
+    def once(ctx: StepContext) -> None:
+        ran.append(ctx.attempt)
+        raise Died
+
+    broker.engine.start(alone(once), run_id="r")
+    broker.drive()
+    die_and_wait(broker)
+    broker.work_off()
+    assert broker.engine.snapshot("r").error == "worker lost"
+    assert ran == [1]
+
+
 def test_who_was_thought_dead_commits_nothing(broker, batch):
     """A worker that stood still for longer than its lease finds the attempt given to another."""
     results: list[Any] = []

@@ -164,8 +164,9 @@ def test_two_functions_of_one_name_are_refused():
         ({"timeout": timedelta(seconds=3)}, StepOptions(timeout=timedelta(seconds=3))),
         ({"dispatch": "task"}, StepOptions(travels=True)),
         ({"queue": "gpu"}, StepOptions(queue="gpu", travels=True)),
+        ({"deliveries": 1}, StepOptions(deliveries=1)),
     ],
-    ids=["none", "timeout", "dispatch", "queue"],
+    ids=["none", "timeout", "dispatch", "queue", "deliveries"],
 )
 def test_what_is_declared_about_attempts(declared, options):
     @step("unit-options", **declared)
@@ -186,8 +187,10 @@ def test_what_is_declared_about_attempts(declared, options):
         ({"queue": " "}, "queue"),
         ({"queue": "x" * 201}, "queue"),
         ({"dispatch": "thread"}, "dispatch must be \"task\" or None, not 'thread'"),
+        ({"deliveries": 0}, "deliveries must be a whole number of at least 1, not 0"),
+        ({"deliveries": True}, "deliveries must be"),
     ],
-    ids=["seconds", "zero", "a-year-and-more", "number", "blank", "long", "dispatch"],
+    ids=["seconds", "zero", "a-year-and-more", "number", "blank", "long", "dispatch", "never", "true"],
 )
 def test_bad_options_are_refused_where_they_are_declared(declared, says):
     with pytest.raises(ConfigurationError, match=says):
