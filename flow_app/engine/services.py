@@ -95,7 +95,7 @@ class Services:
 
     def announce(self, row: RunRow, events: Sequence[NewEvent]) -> None:
         """Tell observers and the signal of events appended after ``row``, once they are committed."""
-        if not self.observers and not event_recorded.has_listeners(row.workflow):
+        if not self.observers and not (event_recorded.receivers and event_recorded.has_listeners(row.workflow)):
             return
         envelopes = [
             EventEnvelope(row.run_id, row.last_sequence + index, new.event_id, new.recorded_at, new.event, new.meta)
