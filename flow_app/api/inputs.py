@@ -12,6 +12,7 @@ from rest_framework import serializers
 
 from flow_app import conf
 from flow_app.api.fields import AnyJson, Id, Instant, Words, checked
+from flow_app.api.schema import field_of
 from flow_app.core.identifiers import MAX_ID, check_id, check_run_id
 from flow_app.core.policy import ChildOperationReference, WorkflowProgress
 
@@ -100,12 +101,28 @@ class FlowAnswer(serializers.Serializer[Any]):
     payload = AnyJson(help_text="Any JSON, as the workflow expects it. `null` is an answer, too.")
 
 
+@field_of({"type": "integer", "minimum": 0, "maximum": _U64})
+class Count(serializers.IntegerField):
+    """A count of 64 bits without a sign, and so described without the format ``int64``, which ends earlier."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=0, max_value=_U64, **kwargs)
+
+
+@field_of({"type": "integer", "minimum": 1, "maximum": _U64})
+class Total(serializers.IntegerField):
+    """The same, of what there is at least one."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(min_value=1, max_value=_U64, **kwargs)
+
+
 class FlowProgressInput(serializers.Serializer[Any]):
     """How far a run has come. The same again is fine; other content under the same id is not."""
 
     progress_id = Id()
-    completed = serializers.IntegerField(min_value=0, max_value=_U64)
-    total = serializers.IntegerField(min_value=1, max_value=_U64, required=False, allow_null=True, default=None)
+    completed = Count()
+    total = Total(required=False, allow_null=True, default=None)
     message = Words(required=False, allow_null=True, allow_blank=True, default=None, max_length=_REASON)
     details = AnyJson(required=False, default=None)
 
