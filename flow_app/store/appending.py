@@ -22,7 +22,7 @@ from flow_app.errors import (
     RunNotFoundError,
     StoreError,
 )
-from flow_app.models import Hook, Run, RunLabel, Tombstone
+from flow_app.models import Hook, RunLabel, Tombstone
 from flow_app.models.keys import text_key
 from flow_app.store import chunks, statements
 from flow_app.store.projections import Projector, leaves_rows, new_tokens
@@ -64,7 +64,6 @@ class Appending(Transactions):
         labels: Json = {_text(name, what="label name"): clean_text(value) for name, value in run.labels.items()}
         created = self.dialect.instant(events[0].recorded_at)
         fixed: dict[str, Any] = {
-            **_defaults(),
             "run_id": run.run_id,
             "run_key": text_key(run.run_id),
             "workflow": _text(run.workflow, what="workflow name"),
@@ -205,12 +204,6 @@ class Appending(Transactions):
         )
         if owners:
             raise HookTokenConflictError(owner_run_id=owners[0][0], owner_hook_id=owners[0][1]) from None
-
-
-def _defaults() -> dict[str, Any]:
-    """Values of the columns that a new run may leave unsaid: the columns have no defaults in the database."""
-    fields = (field for field in Run._meta.concrete_fields if not field.primary_key)
-    return {str(field.column): field.get_default() if field.has_default() else None for field in fields}
 
 
 def _text(value: str, *, what: str) -> str:

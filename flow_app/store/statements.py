@@ -52,11 +52,26 @@ def insert_events(count: int) -> str:
     return f"INSERT INTO {EVENT} (run_id, {_EVENT_COLUMNS}) VALUES " + ", ".join([_RUN_ROW] * count)
 
 
-@lru_cache(maxsize=16)
+def _literals() -> dict[str, str]:
+    """The columns that a new run may leave unsaid, with their defaults in SQL; the database has none of its own."""
+    fields = (field for field in Run._meta.concrete_fields if not field.primary_key)
+    defaults = {str(field.column): field.get_default() if field.has_default() else None for field in fields}
+    return {
+        name: "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
+        for name, value in defaults.items()
+    }
+
+
+@lru_cache(maxsize=64)
 def insert_run(dialect: Dialect, columns: tuple[str, ...]) -> str:
-    """Insert a run unless its id is taken or was deleted. Parameters: columns, key of the id."""
+    """Insert a run unless its id is taken or was deleted. Parameters: columns, key of the id.
+
+    Defaults are literals: psycopg keeps no statement of more than 50 parameters in its cache.
+    """
+    unsaid = {name: literal for name, literal in _literals().items() if name not in columns}
+    values = ", ".join([*["%s"] * len(columns), *unsaid.values()])
     return (
-        f"{dialect.insert_new} {RUN} ({', '.join(columns)}) SELECT {', '.join(['%s'] * len(columns))}"
+        f"{dialect.insert_new} {RUN} ({', '.join((*columns, *unsaid))}) SELECT {values}"
         f"{dialect.from_nothing} WHERE NOT EXISTS (SELECT 1 FROM {TOMBSTONE} WHERE run_key = %s)"
         f"{dialect.on_conflict_skip}" + (" RETURNING id" if dialect.has_writing_cte else "")
     )
