@@ -28,7 +28,7 @@ from flow_app.store import chunks, statements
 from flow_app.store.projections import Projector, leaves_rows, new_tokens
 from flow_app.store.records import EVENT_COLUMNS, values_of
 from flow_app.store.rows import columns_of, moved
-from flow_app.store.transactions import Transactions, cursor_of
+from flow_app.store.transactions import Begun, Transactions, cursor_of
 
 T = TypeVar("T")
 
@@ -121,19 +121,31 @@ class Appending(Transactions):
                 cursor.execute(sql, [*params, *self._event_values(connection, events, after=after)])
                 return bool(cursor.rowcount)
 
+        def write_events(cursor: CursorWrapper) -> bool:
+            cursor.execute(statements.move(columns, fenced=fenced), params)
+            if not cursor.rowcount:
+                return False
+            self._insert_events(cursor, row.key, events, after=after)
+            return True
+
+        def write_plainly() -> bool:
+            with Begun(connection) as cursor:
+                return write_events(cursor)
+
         def write() -> bool:
             with self.atomic(savepoint=not plain), cursor_of(connection) as cursor:
-                cursor.execute(statements.move(columns, fenced=fenced), params)
-                if not cursor.rowcount:
-                    return False
-                self._insert_events(cursor, row.key, events, after=after)
-                if not plain:
+                written = write_events(cursor)
+                if written and not plain:
                     self._project(row.key, row.run_id, events, after=after, active_hooks=row.active_hooks)
-                if ends:
+                if written and ends:
                     cursor.execute(statements.FORGET_STEPS, (row.key,))
-                return True
+                return written
 
-        act = write_in_one if plain and self.dialect.has_writing_cte else write
+        act = write
+        if plain and self.dialect.has_writing_cte:
+            act = write_in_one
+        elif plain and connection.vendor == "sqlite" and not connection.in_atomic_block and connection.get_autocommit():
+            act = write_plainly
         if not self._with_token_owner(act, events):
             self._explain_refusal(row, events, epoch=epoch)
         return moved(row, change, last)
