@@ -186,7 +186,7 @@ class Journal:
     def _created_before(self, run_id: str) -> RunRow:
         """The row, if an earlier try of this very append had committed. Raises RunIdTakenError."""
         row = self.store.row(run_id)
-        recorded = self.store.history(run_id)
+        recorded = self.store.events_of_type(row, ev.RunCreated.type)  # one event: the history may be long
         if not recorded or recorded[0].event_id != self.pending[0].event_id:
             raise RunIdTakenError(run_id)
         return row

@@ -12,6 +12,8 @@ from flow_app.authoring.workflows import workflow
 from flow_app.core.policy import WorkflowProgress
 from flow_app.engine import FlowEngine
 from flow_app.errors import RunConflictError, RunNotFoundError, RuntimeFailureError, StoreError
+from flow_app.store import DjangoEventStore
+from tests.engine.conftest import inline_engine
 from tests.engine.scenarios.support import names
 
 
@@ -124,3 +126,19 @@ def test_a_step_that_starts_a_run_lets_it_be_driven_after_its_own(engine: FlowEn
     engine.start("parent", run_id="p")
     assert seen == ["running"]
     assert engine.store.row("c").status == "completed"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_starting_what_is_there_does_not_read_its_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be long, and only its first event says whether this is the same run."""
+    engine = inline_engine(DjangoEventStore())
+    workflow("w")(lambda ctx: ctx.complete())
+    engine.start("w", run_id="r")
+
+    def whole(run_id: str, **after: Any) -> Any:
+        raise AssertionError("the whole history was read")
+
+    monkeypatch.setattr(engine.store, "history", whole)
+    assert engine.start("w", run_id="r") == "r"
+    with pytest.raises(RunConflictError):
+        engine.start("w", 1, run_id="r")
