@@ -30,7 +30,6 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_INT_DIGITS = 4300  # Python refuses to parse longer integers back from text
 _MAX_INT = 10**_MAX_INT_DIGITS
-_SMALL = 2**63
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -139,27 +138,10 @@ def clean_text(text: str, *, limit: int | None = None) -> str:
 
 
 def _encode(value: object, what: str, max_depth: int) -> Json:
-    if value is None or type(value) in _PLAIN:
-        return _plain_scalar(value)
-    if type(value) is dict and len(value) > 1 and max_depth > 0 and _is_flat(value):
-        return {_string(key): _plain_scalar(value[key]) for key in sorted(value)}
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return value if kind is not str else _string(value)  # type: ignore[arg-type, return-value]
     return _Encoder(what, max_depth).encode(value, "$", 0)
-
-
-#: What needs no look inside: most inputs and outputs are one of these, or a flat dict of them.
-_PLAIN = frozenset({str, bool, type(None)})
-
-
-def _plain_scalar(value: Any) -> Json:
-    return _string(value) if type(value) is str else value
-
-
-def _is_flat(value: dict[Any, Any]) -> bool:
-    for key, item in value.items():
-        kind = type(item)
-        if type(key) is not str or not (kind in _PLAIN or (kind is int and -_SMALL < item < _SMALL)):
-            return False
-    return all(map(str.isascii, value))
 
 
 class _Encoder:
