@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from flow_app.core import events as ev
 from flow_app.core.identifiers import check_id
-from flow_app.core.ports import Recorded, RunRow
-from flow_app.core.projection import evolve
-from flow_app.core.state import RunState
-from flow_app.engine import rows
+from flow_app.core.ports import RunRow
+from flow_app.engine import folded
 from flow_app.engine.inspection import load_state
 from flow_app.engine.services import Meta, Services
 from flow_app.errors import InvalidTransitionError, RunTerminalError
@@ -33,13 +31,6 @@ def _start(services: Services, run_id: str, step_id: str, meta: Meta | None) -> 
     services.admit(run_id, row.build, or_routed=True)
     waits = step_id in state.delayed_steps
     if waits:
-        _append(services, row, state, step_id, meta)
+        attempt = state.steps[step_id].attempt + 1
+        folded.append(services, row, state, ev.StepStarted(step_id, attempt), meta=meta)
     return row, waits
-
-
-def _append(services: Services, row: RunRow, state: RunState, step_id: str, meta: Meta | None) -> None:
-    now = services.store.clock.now()
-    event = ev.StepStarted(step_id, state.steps[step_id].attempt + 1)
-    evolve(state, Recorded(state.last_sequence + 1, event, now))
-    change = rows.of_state(row, state, now=now) | rows.runnable(row, now=now)
-    services.append(row, (event,), change=change, meta=meta)

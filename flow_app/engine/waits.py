@@ -6,11 +6,9 @@ from datetime import datetime
 
 from flow_app.core import events as ev
 from flow_app.core.identifiers import check_id
-from flow_app.core.ports import Recorded, RunRow
-from flow_app.core.projection import evolve
+from flow_app.core.ports import RunRow
 from flow_app.core.snapshot import WaitStatus
-from flow_app.core.state import RunState
-from flow_app.engine import rows
+from flow_app.engine import folded
 from flow_app.engine.drive import drive
 from flow_app.engine.inspection import list_due_retries, list_due_waits, load_state
 from flow_app.engine.services import Meta, Services
@@ -40,16 +38,8 @@ def _complete(services: Services, run_id: str, wait_id: str, meta: Meta | None) 
     services.admit(run_id, row.build, or_routed=True)
     completes = wait.status is WaitStatus.WAITING
     if completes:
-        _append(services, row, state, wait_id, meta)
+        folded.append(services, row, state, ev.WaitCompleted(wait_id), meta=meta)
     return row, completes
-
-
-def _append(services: Services, row: RunRow, state: RunState, wait_id: str, meta: Meta | None) -> None:
-    now = services.store.clock.now()
-    event = ev.WaitCompleted(wait_id)
-    evolve(state, Recorded(state.last_sequence + 1, event, now))
-    change = rows.of_state(row, state, now=now) | rows.runnable(row, now=now)
-    services.append(row, (event,), change=change, meta=meta)
 
 
 def resume_due(services: Services, now: datetime) -> list[tuple[str, str]]:
