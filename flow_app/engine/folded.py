@@ -1,4 +1,4 @@
-"""What is appended from outside to a run whose history had to be folded: waits and retries have no table of their own."""
+"""What is appended from outside to a run whose history had to be folded, as for waits and retries."""
 
 from __future__ import annotations
 
