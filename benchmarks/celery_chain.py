@@ -27,7 +27,8 @@ from urllib.parse import urlsplit, urlunsplit
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
-# Nothing of the engine is tuned for this: the settings of the example project, with a broker.
+# Nothing of the engine is tuned for this: the settings of the example project in production, with a broker.
+os.environ.setdefault("DEBUG", "0")
 os.environ.setdefault("BROKER", "redis://127.0.0.1:6379/14")
 
 import redis
@@ -192,6 +193,7 @@ def start_worker() -> subprocess.Popen[bytes]:
         "--loglevel=ERROR",
         "--without-gossip",
         "--without-mingle",
+        *os.environ.get("WORKER_OPTS","").split(),
     ]
     return subprocess.Popen([*command, *options], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
 

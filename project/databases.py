@@ -7,6 +7,7 @@ from typing import Any
 import dj_database_url
 
 SQLITE = "django.db.backends.sqlite3"
+POSTGRESQL = "django.db.backends.postgresql"
 
 # Without WAL and IMMEDIATE, concurrent writers fail with "database is locked", whatever the timeout.
 SQLITE_OPTIONS: dict[str, Any] = {
@@ -18,6 +19,9 @@ SQLITE_OPTIONS: dict[str, Any] = {
     ),
 }
 
+# What a worker says a thousand times over is planned once. Leave it out behind a pooler that knows no prepared statements.
+POSTGRESQL_OPTIONS: dict[str, Any] = {"prepare_threshold": 5}
+
 
 def database(url: str, *, keep: int = 0) -> dict[str, Any]:
     """Settings of the database at ``url``: ``sqlite:///path``, ``postgres://user@host:port/name`` or ``mysql://...``.
@@ -27,4 +31,6 @@ def database(url: str, *, keep: int = 0) -> dict[str, Any]:
     config: dict[str, Any] = {**dj_database_url.parse(url, conn_max_age=keep, conn_health_checks=True)}
     if config["ENGINE"] == SQLITE:
         config["OPTIONS"] = {**SQLITE_OPTIONS, **config.get("OPTIONS", {})}
+    elif config["ENGINE"] == POSTGRESQL:
+        config["OPTIONS"] = {**POSTGRESQL_OPTIONS, **config.get("OPTIONS", {})}
     return config

@@ -29,6 +29,13 @@ class RegistryRuntime:
     def step_options(self, name: str) -> StepOptions:
         return registry.steps.get(name).options
 
+    def step_names(self) -> list[str]:
+        """Steps whose messages may be taken unseen: their deliveries need not be counted exactly.
+
+        Another runtime may do without: then each is looked at first.
+        """
+        return [name for name in registry.steps.names() if self.step_options(name).deliveries is None]
+
     def workflow_spec(self, name: str) -> WorkflowSpec:
         return registry.workflows.get(name).spec
 

@@ -314,6 +314,10 @@ class StepDispatcher(Protocol):
         """Send one attempt to workers of the run's build (None: unpinned), or to the queue that the step names.
 
         It is a hint like any other: raising, losing it or sending it twice changes nothing for good.
+
+        A dispatcher may have a third method, ``same_workers(run_id, build) -> bool``: do the drives and the steps of
+        this run go to the same workers? Then a worker that sends a batch keeps one member for itself, and the one
+        whose outcome a run waits for drives it on.
         """
 
 

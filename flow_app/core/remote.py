@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from flow_app.core.payload import Payload
 from flow_app.core.policy import RetryPolicy
-from flow_app.core.ports import EventStore, RunRow
-from flow_app.core.spec import WorkflowSpec
+from flow_app.core.ports import EventStore, NewEvent, RunChange, RunRow
+from flow_app.core.spec import RuntimeBuildCompatibility, WorkflowSpec
 
 
 class Awaited(StrEnum):
@@ -73,6 +73,13 @@ class StepOut:
     timeout: timedelta | None
 
 
+class Closed(NamedTuple):
+    """An attempt whose output is in the log at ``sequence``; ``wakes``: that is what its run was parked for."""
+
+    sequence: int
+    wakes: bool
+
+
 @dataclass(frozen=True, slots=True)
 class DueStep:
     """An attempt to be sent again: its message was lost, its worker has died, or its time is over."""
@@ -88,6 +95,21 @@ class StepStore(EventStore, Protocol):
     """What a store adds to the log so that steps can travel. With the one in memory, which does not, they never do."""
 
     # by the drive, and under the run's lock
+    def append_and_send(
+        self,
+        row: RunRow,
+        events: Sequence[NewEvent],
+        steps: Sequence[NewStep],
+        *,
+        change: RunChange,
+        epoch: int,
+        grace: timedelta,
+    ) -> RunRow | None:
+        """:meth:`append` and :meth:`send_steps` in one statement, where the database can; None, and nothing is done.
+
+        Repeated after an answer that was lost, it finds both done.
+        """
+
     def send_steps(self, row: RunRow, steps: Sequence[NewStep], *, grace: timedelta) -> None:
         """Note attempts that are about to be sent, in the transaction that appends their start."""
 
@@ -101,14 +123,40 @@ class StepStore(EventStore, Protocol):
         """Have the scheduler look at once at what no worker has: the run is no longer paused."""
 
     # by the worker
+    def take_step(
+        self,
+        run_id: str,
+        step_id: str,
+        attempt: int,
+        *,
+        names: Collection[str],
+        builds: RuntimeBuildCompatibility | None,
+        lease: timedelta,
+        worker: str,
+    ) -> StepOut | None:
+        """Find and claim an attempt in one statement, where the database can and nothing is in the way.
+
+        It must have no worker and time left, its run must not be paused and be of one of the ``builds`` (None: of
+        none), and its step one of ``names``. None: find it, and see why. The claim is not durable.
+        """
+
     def find_step(self, run_id: str, step_id: str) -> StepOut | None:
         """The step's attempt that is out, and its run."""
 
-    def claim_step(self, step: StepOut, *, lease: timedelta, worker: str) -> StepOut | None:
-        """Take the attempt, under a token of its own, and count the delivery. None when somebody else was first."""
+    def claim_step(self, step: StepOut, *, lease: timedelta, worker: str, durable: bool = False) -> StepOut | None:
+        """Take the attempt, under a token of its own, and count the delivery. None when somebody else was first.
+
+        Unless it is ``durable``, a crash of the database server may forget it, with nothing committed after it.
+        """
 
     def renew_step(self, step: StepOut, *, lease: timedelta) -> bool:
         """Extend the lease; False when the attempt is somebody else's, has ended, or its time is over."""
+
+    def complete_step(self, step: StepOut, completed: NewEvent) -> Closed | None:
+        """Append the output of an attempt and forget it in one statement, where the database can and it is held still.
+
+        None: nothing is written, and the way through :meth:`lock` says why.
+        """
 
     def close_step(self, step: StepOut, *, overdue: bool) -> bool:
         """Forget the attempt, if it still has this token and, unless ``overdue``, its time is not over."""

@@ -84,6 +84,13 @@ class CeleryDispatcher:
             self._require_route(build)
         self._dispatch(step, queue or self._queue_of(build))
 
+    def same_workers(self, run_id: str, build: str | None) -> bool:
+        """Do the drives of this run and its steps go to one queue? The project's own routing may part them."""
+        if self._queue_of(build) is not None:
+            return True
+        drive, step = _destination("flow_app.drive_run", run_id), _destination("flow_app.run_step", run_id, "", 1)
+        return bool(drive == step)
+
     def _require_route(self, build: str | None) -> None:
         if not self.has_route(build):
             raise RuntimeBuildRouteNotFoundError(build)
@@ -111,6 +118,14 @@ class CeleryDispatcher:
     def _send(self, name: str, args: tuple[Any, ...], queue: str | None) -> None:
         options = {} if queue is None else {"queue": queue}
         self.engine.store.on_commit(partial(_publish, name, args, self._kwargs, options))
+
+
+def _destination(name: str, *args: Any) -> Any:
+    """Where the project sends a task: as it is declared or annotated, and as its routers say."""
+    task = current_app.tasks[name]
+    stated = {part: getattr(task, part, None) for part in ("queue", "exchange", "routing_key")}
+    options = {part: value for part, value in stated.items() if value is not None}
+    return current_app.amqp.router.route(options, name, args, {})
 
 
 def _publish(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> None:

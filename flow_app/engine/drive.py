@@ -20,6 +20,7 @@ from flow_app.engine import rows, sending, shutdown
 from flow_app.engine.attempts import Attempts
 from flow_app.engine.executors import StepDiedError
 from flow_app.engine.journal import Journal, RunIdTakenError, database_is_away
+from flow_app.engine.onward import Onward
 from flow_app.engine.outcomes import Due, error_text
 from flow_app.engine.services import Meta, Services
 from flow_app.errors import (
@@ -57,11 +58,19 @@ class Wakeup:
     subject_id: str
 
 
-def drive(services: Services, run_id: str, *, complete_due: bool = False, now: datetime | None = None) -> list[Wakeup]:
+def drive(
+    services: Services,
+    run_id: str,
+    *,
+    complete_due: bool = False,
+    now: datetime | None = None,
+    onward: Onward | None = None,
+) -> list[Wakeup]:
     """Drive a run as far as it goes; returns the timers and retries this drive brought in.
 
     ``complete_due`` completes the timers that are due at the start. ``now`` may lie ahead of the clock, to release
     retries early; it never goes back behind it. A run that somebody else drives, or that has ended, is left alone.
+    A worker passes ``onward``, which may hold back one of the steps that are sent.
 
     Raises what stops the run: the workflow's error, NonDeterministicError and their kin (the run is then *blocked*),
     RuntimeBuildUnavailableError, LeaseLostError, StoreError. Raises InvalidTransitionError inside a transaction.
@@ -85,7 +94,7 @@ def drive(services: Services, run_id: str, *, complete_due: bool = False, now: d
             _leave_to_its_build(services, run_id)
         return []
     journal = Journal(services, row)
-    return Drive(services, journal, now=now).run(complete_due=complete_due)
+    return Drive(services, journal, now=now, onward=onward).run(complete_due=complete_due)
 
 
 def drive_from_birth(services: Services, run: NewRun, first: Sequence[ev.Event], *, meta: Meta | None) -> None:
@@ -116,10 +125,13 @@ def _leave_to_its_build(services: Services, run_id: str) -> None:
 class Drive:
     """One drive of one run, under one lease."""
 
-    def __init__(self, services: Services, journal: Journal, *, now: datetime | None = None) -> None:
+    def __init__(
+        self, services: Services, journal: Journal, *, now: datetime | None = None, onward: Onward | None = None
+    ) -> None:
         self.services = services
         self.journal = journal
         self._at = now
+        self._onward = onward
         self._started = services.store.clock.monotonic()
         self._slow_workflow = False
         self._batch = False  # does the workflow ask for several steps?
@@ -306,7 +318,7 @@ class Drive:
         """Let the steps travel, and park until they are back; False when the state changed meanwhile."""
         journal = self.journal
         released = sending.released(journal.state, plan.sent)
-        if not sending.send(self.services, journal, decision, plan):
+        if not sending.send(self.services, journal, decision, plan, onward=self._onward):
             return False
         self._released += [Wakeup("retry", journal.row.run_id, step_id) for step_id in released]
         return True

@@ -15,7 +15,7 @@ from flow_app.core.policy import ChildOperationReference, WorkflowProgress
 from flow_app.core.ports import EventStore, FlowTaskDispatcher, HookRow, Observer, RunRow, Runtime
 from flow_app.core.snapshot import WorkflowRunSnapshot
 from flow_app.core.spec import RuntimeBuildCompatibility
-from flow_app.engine import cancellation, hooks, imports, inspection, operating, progress, remote, retries, waits
+from flow_app.engine import cancellation, hooks, imports, inspection, operating, progress, retries, waits, working
 from flow_app.engine import drive as driving
 from flow_app.engine import start as starting
 from flow_app.engine.drive import Wakeup
@@ -130,19 +130,23 @@ class FlowEngine:
         return self.snapshot(run_id)
 
     def resume_scheduled_run(self, run_id: str, now: datetime | None = None) -> list[Wakeup]:
-        """What a worker does with a hint: complete what is due, and drive. Returns what this call brought in."""
-        return driving.drive(self.services, run_id, complete_due=True, now=now)
+        """What a worker does with a hint: complete what is due, and drive. Returns what this call brought in.
+
+        Where steps and drives go to the same workers, it may go on with one member of a batch that it has just sent.
+        """
+        return working.drive_run(self.services, run_id, now=now)
 
     def run_step(self, run_id: str, step_id: str, attempt: int) -> bool:
         """What a worker does with the message of one attempt: run the body, and commit what came of it.
 
         True when this call committed an outcome. False when there is nothing to do: the message came twice or late,
-        another worker has the attempt, the run is paused. Reads no history; refused inside a transaction.
+        another worker has the attempt, the run is paused. Reads no history; refused inside a transaction. Where steps
+        and drives go to the same workers, it drives the run on when that waited for nothing else.
 
         Raises RuntimeBuildUnavailableError and StepNotRegisteredError before the delivery is counted, LeaseLostError
         when the attempt was given to another worker meanwhile or has ended: then nothing is written.
         """
-        return remote.run_step(self.services, run_id, step_id, attempt)
+        return working.run_step(self.services, run_id, step_id, attempt)
 
     # --- waits --------------------------------------------------------------------------------------------------------
 

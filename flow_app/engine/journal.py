@@ -156,16 +156,25 @@ class Journal:
         tries = count(1)
 
         def write() -> RunRow:
-            again = next(tries) > 1
+            grace, again = self.services.options.dispatch_grace, next(tries) > 1
             moved = self._write(change) if self.pending else store.park(row, change=change)
             if moved is None:
                 raise EventConflictError(row.run_id, expected=row.last_sequence, actual=None)
             # Nobody may have heard that the first try had committed: then steps may be back, and noted no more.
             if not (again and store.lock(row.run_id).last_sequence != moved.last_sequence):
-                store.send_steps(moved, steps, grace=self.services.options.dispatch_grace)
+                store.send_steps(moved, steps, grace=grace)
             return moved
 
-        return lambda: store.transact(write)
+        return lambda: self._write_in_one(change, steps) or store.transact(write)
+
+    def _write_in_one(self, change: RunChange, steps: Sequence[NewStep]) -> RunRow | None:
+        store, row, grace = cast("StepStore", self.store), self.row, self.services.options.dispatch_grace
+        if self.unborn is not None or not self.pending:
+            return None
+        moved = store.append_and_send(row, self.pending, steps, change=change, epoch=row.lease_epoch, grace=grace)
+        if moved is not None:
+            self.services.announce(row, self.pending)
+        return moved
 
     def _write(self, change: RunChange, *, locked: bool = False) -> RunRow:
         """Append under the lease, or under the row's lock: a pause keeps no fact out."""

@@ -14,6 +14,7 @@ from flow_app.core.remote import StepOut, StepStore
 from flow_app.engine import shutdown
 from flow_app.engine.deadlines import Deadline, run_within, timed_out
 from flow_app.engine.keeper import Kept, keeper
+from flow_app.engine.onward import Onward
 from flow_app.engine.outcomes import Outcome, logger_for, run_body
 from flow_app.engine.services import Services
 from flow_app.engine.settling import settle
@@ -24,7 +25,7 @@ logger = logging.getLogger("flow_app.engine")
 _BEATS = 10  # a lease is renewed by the body's own heartbeats at most so often
 
 
-def run_step(services: Services, run_id: str, step_id: str, attempt: int) -> bool:
+def run_step(services: Services, run_id: str, step_id: str, attempt: int, *, onward: Onward | None = None) -> bool:
     """Run one attempt and commit what came of it; False when there is nothing to do. See FlowEngine.run_step."""
     store = services.step_store
     if store is None:
@@ -36,21 +37,29 @@ def run_step(services: Services, run_id: str, step_id: str, attempt: int) -> boo
     step = None if shutdown.requested() else _take(services, store, run_id, step_id, attempt)
     if step is None:
         return False
-    settle(services, store, step, _foregone(services, step) or _Attempt(services, store, step).run())
+    outcome = _foregone(services, step) or _Attempt(services, store, step).run()
+    settle(services, store, step, outcome, onward=onward)
     return True
 
 
 def _take(services: Services, store: StepStore, run_id: str, step_id: str, attempt: int) -> StepOut | None:
     """The attempt, counted as delivered before its body runs; None when it is not for this message to run."""
+    lease, worker = services.options.lease, f"{socket.gethostname()}:{os.getpid()}"
+    names = getattr(services.runtime, "step_names", None)
+    if names is not None:
+        step = store.take_step(
+            run_id, step_id, attempt, names=names(), builds=services.builds, lease=lease, worker=worker
+        )
+        if step is not None:
+            return step
     step = store.find_step(run_id, step_id)
     if step is None or step.attempt != attempt or step.run.paused_at is not None:
         return None
     if step.held and not step.timed_out:
         return None
     services.admit(run_id, step.run.build)
-    services.runtime.step_options(step.step_name)  # code that is not here is no failure of the step
-    worker = f"{socket.gethostname()}:{os.getpid()}"
-    return store.claim_step(step, lease=services.options.lease, worker=worker)
+    options = services.runtime.step_options(step.step_name)  # code that is not here is no failure of the step
+    return store.claim_step(step, lease=lease, worker=worker, durable=options.deliveries is not None)
 
 
 def _foregone(services: Services, step: StepOut) -> Outcome | None:

@@ -14,6 +14,7 @@ from flow_app.core.state import RunState
 from flow_app.core.tasks import RunStep
 from flow_app.engine import rows
 from flow_app.engine.journal import Journal
+from flow_app.engine.onward import Onward
 from flow_app.engine.services import Services
 
 
@@ -48,8 +49,11 @@ def plan(services: Services, journal: Journal, decision: Decision, *, batch: boo
     return Plan(here, tuple(sent), Awaited.ALL if out <= set(decision.run) else Awaited.ANY)
 
 
-def send(services: Services, journal: Journal, decision: Decision, plan: Plan) -> bool:
-    """Commit the decision, the notes and the park at once, and send. False: somebody else wrote first."""
+def send(services: Services, journal: Journal, decision: Decision, plan: Plan, *, onward: Onward | None = None) -> bool:
+    """Commit the decision, the notes and the park at once, and send. False: somebody else wrote first.
+
+    One member of a batch may be held back for this worker, which is about to be free.
+    """
     journal.declare(decision.events)
     row = journal.row
     steps = [_new_step(services, journal.state, step_id) for step_id in plan.sent]
@@ -57,10 +61,18 @@ def send(services: Services, journal: Journal, decision: Decision, plan: Plan) -
     change |= RunChange(steps_out=row.steps_out + len(steps), steps_awaited=plan.awaited.value)
     if not journal.flush(change, send=steps):
         return False
-    for step in steps:
-        task = RunStep(row.run_id, step.step_id, step.attempt)
-        services.dispatch_step_quietly(task, build=row.build, queue=step.queue)
+    sent = [(step, RunStep(row.run_id, step.step_id, step.attempt)) for step in steps]
+    own = next((task for step, task in reversed(sent) if _is_kept(services, step, task, row.build, onward)), None)
+    for step, task in sent:
+        if task is not own:
+            services.dispatch_step_quietly(task, build=row.build, queue=step.queue)
     return True
+
+
+def _is_kept(services: Services, step: NewStep, task: RunStep, build: str | None, onward: Onward | None) -> bool:
+    """Who declares that a step travels means it: only members that no declaration sends away are held back."""
+    stays = step.queue is None and not services.runtime.step_options(step.step_name).travels
+    return onward is not None and stays and onward.takes(task, build=build)
 
 
 def late_outcomes(services: Services, journal: Journal) -> Awaited | None:

@@ -55,6 +55,11 @@ class Services:
         """Do steps travel here: can the dispatcher send them, and the store keep them?"""
         return hasattr(self.dispatcher, "dispatch_step") and hasattr(self.store, "send_steps")
 
+    def same_workers(self, run_id: str, build: str | None) -> bool:
+        """Would a step of this run, and its drive, be sent to the very workers that get the other one?"""
+        same = getattr(self.dispatcher, "same_workers", None)
+        return same is not None and bool(same(run_id, build))
+
     def wake_steps(self, row: RunRow) -> None:
         """Have the scheduler send at once what is out and no worker has."""
         store = self.step_store
@@ -89,8 +94,8 @@ class Services:
         self.announce(row, new)
         return moved
 
-    def announce_new(self, row: RunRow, events: Sequence[NewEvent]) -> None:
-        """The same for the first events of a run: ``row`` stands after them."""
+    def announce_written(self, row: RunRow, events: Sequence[NewEvent]) -> None:
+        """The same where ``row`` stands after the events."""
         self.announce(replace(row, last_sequence=row.last_sequence - len(events)), events)
 
     def announce(self, row: RunRow, events: Sequence[NewEvent]) -> None:

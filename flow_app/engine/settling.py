@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from flow_app.core import decider
 from flow_app.core import events as ev
+from flow_app.core.payload import Payload
 from flow_app.core.ports import RunChange, RunRow, WakeReason
 from flow_app.core.remote import Awaited, StepOut, StepStore
 from flow_app.core.snapshot import OutcomeType, RunStatus
@@ -15,6 +16,7 @@ from flow_app.core.tasks import DriveRun, RunStep
 from flow_app.engine import rows
 from flow_app.engine.deadlines import timed_out
 from flow_app.engine.journal import surely
+from flow_app.engine.onward import Onward
 from flow_app.engine.outcomes import Outcome
 from flow_app.engine.services import Services
 from flow_app.errors import StepLeaseLostError
@@ -29,7 +31,9 @@ class Settled:
     wakes: bool
 
 
-def settle(services: Services, store: StepStore, step: StepOut, outcome: Outcome) -> None:
+def settle(
+    services: Services, store: StepStore, step: StepOut, outcome: Outcome, *, onward: Onward | None = None
+) -> None:
     """Commit an outcome, and send what follows from it.
 
     Raises LeaseLostError when the attempt is no longer this worker's. One whose time was over before its outcome came
@@ -47,7 +51,9 @@ def settle(services: Services, store: StepStore, step: StepOut, outcome: Outcome
         task = RunStep(step.run.run_id, step.step_id, step.attempt + 1)
         services.dispatch_step_quietly(task, build=settled.row.build, queue=step.queue)
     elif settled.wakes:
-        services.dispatch_quietly(settled.row.build, DriveRun(step.run.run_id))
+        drive, build = DriveRun(step.run.run_id), settled.row.build
+        if step.queue is not None or onward is None or not onward.takes(drive, build=build):
+            services.dispatch_quietly(build, drive)
 
 
 class _Settlement:
@@ -57,7 +63,19 @@ class _Settlement:
         self.step = step
 
     def commit(self, outcome: Outcome) -> Settled:
+        if outcome.output is not None and (settled := self._complete(outcome.output)) is not None:
+            return settled
         return self.store.transact(lambda: self._write(outcome))
+
+    def _complete(self, output: Payload) -> Settled | None:
+        """The short way, where there is one and nothing is in it."""
+        step = self.step
+        events = self.services.new_events([ev.StepCompleted(step.step_id, output)])
+        closed = self.store.complete_step(step, events[0])
+        if closed is None:
+            return None
+        self.services.announce_written(replace(step.run, last_sequence=closed.sequence), events)
+        return Settled(step.run, again=False, wakes=closed.wakes)
 
     def _write(self, outcome: Outcome) -> Settled:
         store, step = self.store, self.step

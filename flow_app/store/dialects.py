@@ -41,9 +41,11 @@ class Dialect:
     for_share: str
     #: What a read inside a transaction needs, to see what others committed since it began.
     latest: str
-    #: A further condition of an UPDATE, always true, that spares its commit the wait for the disk. For claims: what is
-    #: committed under one takes it along to the disk, so a crash of the server forgets only what led to nothing.
+    #: An expression, always true, in the WHERE of an UPDATE: it spares that commit the wait for the disk. For claims:
+    #: what is committed under one takes it along, so a crash of the server forgets only what nobody has heard of.
     unhurried: str
+    #: The next epoch of a lease. One that a crash may forget must not be given a second time.
+    next_epoch: str
 
     def instant(self, value: datetime | None) -> datetime | str | None:
         return to_column(value, self.vendor)
@@ -95,7 +97,8 @@ POSTGRESQL = Dialect(
     for_update=" FOR UPDATE",
     for_share=" FOR SHARE",
     latest="",
-    unhurried=" AND set_config('synchronous_commit', 'off', true) = 'off'",
+    unhurried="set_config('synchronous_commit', 'off', true) = 'off'",
+    next_epoch="GREATEST(lease_epoch + 1, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS bigint))",
 )
 SQLITE = Dialect(
     vendor="sqlite",
@@ -109,7 +112,8 @@ SQLITE = Dialect(
     for_update="",  # an IMMEDIATE transaction is the only writer
     for_share="",
     latest="",
-    unhurried="",
+    unhurried="1 = 1",
+    next_epoch="lease_epoch + 1",
 )
 MARIADB = Dialect(
     vendor="mysql",
@@ -123,7 +127,8 @@ MARIADB = Dialect(
     for_update=" FOR UPDATE",
     for_share=" LOCK IN SHARE MODE",
     latest=" LOCK IN SHARE MODE",
-    unhurried="",
+    unhurried="1 = 1",
+    next_epoch="lease_epoch + 1",
 )
 _DIALECTS = {dialect.vendor: dialect for dialect in (POSTGRESQL, SQLITE, MARIADB)}
 

@@ -51,12 +51,13 @@ class Leasing(Transactions):
         key = text_key(run_id)
         params = (*until.params, *until.params, key, *now.params)
 
+        sql = statements.claim(self.dialect, now.sql, until.sql, unpinned_only=unpinned_only)
+
         def take() -> list[tuple[Any, ...]]:
             if self.dialect.has_writing_cte:
-                sql = statements.claim_in_one(self.dialect, now.sql, until.sql, unpinned_only=unpinned_only)
-                return self.fetch(sql, params)
+                return self.fetch(statements.returning_claimed(self.dialect, sql), params)
             with self.atomic(savepoint=False):
-                if not self.execute(statements.claim(now.sql, until.sql, unpinned_only=unpinned_only), params):
+                if not self.execute(sql, params):
                     return []
                 return self.fetch(statements.select_claimed(self.dialect), (key,))
 

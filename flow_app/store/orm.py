@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from flow_app.store.appending import Appending
 from flow_app.store.reading import Reading
 from flow_app.store.travelling import Travelling
 
 
-class DjangoEventStore(Appending, Travelling, Reading):
+class DjangoEventStore(Travelling, Reading):
     """The log and its projections in the database behind one alias; see :class:`flow_app.core.ports.EventStore`.
 
     ``DjangoEventStore("default")`` chooses the clock that fits the database; tests give a clock of their own. An

@@ -23,8 +23,10 @@ FORGET_STEPS = f"DELETE FROM {STEP} WHERE run_id = %s"
 
 _EVENT_COLUMNS = ", ".join(EVENT_COLUMNS)
 _EVENT_ROW = "(" + ", ".join(["%s"] * len(EVENT_COLUMNS)) + ")"
-# PostgreSQL takes the types of a VALUES list from its first row.
-_TYPED_ROW = "(%s::bigint, %s::uuid, %s, %s, %s, %s, %s::timestamptz)"
+#: What PostgreSQL calls the types of the columns of an event.
+EVENT_TYPES = ("bigint", "uuid", "text", "text", "text", "text", "timestamptz")
+# It takes the types of a VALUES list from its first row.
+_TYPED_ROW = "(" + ", ".join(f"%s::{name}" for name in EVENT_TYPES) + ")"
 _RUN_ROW = "(%s, " + ", ".join(["%s"] * len(EVENT_COLUMNS)) + ")"
 _DATED = ", ".join(f"'{event.type}'" for event in DATED)
 _OPEN = "status IN (" + ", ".join(f"'{status}'" for status in OPEN) + ")"
@@ -93,20 +95,24 @@ def park(columns: tuple[str, ...], *, paused: bool) -> str:
 
 
 @lru_cache(maxsize=16)
-def claim(now: str, until: str, *, unpinned_only: bool) -> str:
-    """Parameters: until, until, key of the id, now. MariaDB assigns from left to right: the expiry comes last."""
+def claim(dialect: Dialect, now: str, until: str, *, unpinned_only: bool) -> str:
+    """Parameters: until, until, key of the id, now. MariaDB assigns from left to right: the expiry comes last.
+
+    A lease that is taken over waits for the disk: a body may run under it before anything else is committed.
+    """
     return (
-        f"UPDATE {RUN} SET lease_epoch = lease_epoch + 1, "
+        f"UPDATE {RUN} SET lease_epoch = {dialect.next_epoch}, "
         "lost_leases = CASE WHEN lease_expires_at IS NULL THEN lost_leases ELSE lost_leases + 1 END, "
         f"dispatches = 0, wake_reason = '{WakeReason.DRIVING.value}', wake_at = {until}, lease_expires_at = {until} "
         f"WHERE run_key = %s AND {_OPEN} AND paused_at IS NULL "
-        f"AND (lease_expires_at IS NULL OR lease_expires_at <= {now})"
+        f"AND (lease_expires_at IS NULL OR lease_expires_at <= {now}) "
+        f"AND CASE WHEN lease_expires_at IS NULL THEN {dialect.unhurried} ELSE 1 = 1 END"
     ) + (" AND build IS NULL" if unpinned_only else "")
 
 
 @lru_cache(maxsize=16)
-def claim_in_one(dialect: Dialect, now: str, until: str, *, unpinned_only: bool) -> str:
-    return f"{claim(now, until, unpinned_only=unpinned_only)} RETURNING {run_columns(dialect)}, {dialect.utc_now}"
+def returning_claimed(dialect: Dialect, claim: str) -> str:
+    return f"{claim} RETURNING {run_columns(dialect)}, {dialect.utc_now}"
 
 
 @lru_cache(maxsize=16)

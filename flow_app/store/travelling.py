@@ -7,7 +7,6 @@ the log agree with them; workers and the scheduler, who have not, change only ho
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,35 +14,25 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from flow_app.core.payload import Payload
-from flow_app.core.policy import RetryPolicy
 from flow_app.core.ports import RunRow
 from flow_app.core.remote import DueStep, NewStep, StepOut
-from flow_app.core.spec import WorkflowSpec
 from flow_app.models import StepExecution
 from flow_app.models.keys import text_key
 from flow_app.store import chunks
-from flow_app.store.leasing import Leasing, grace_after
-from flow_app.store.records import read_payload
-from flow_app.store.rows import read_run, run_columns
+from flow_app.store.leasing import grace_after
+from flow_app.store.one_statement import OneStatement
+from flow_app.store.rows import run_columns
 from flow_app.store.statements import RUN, STEP, select_first_wake
-
-_MILLISECOND = timedelta(milliseconds=1)
-_COLUMNS = (
-    "id", "step_id", "attempt", "fencing_token", "deliveries", "late", "step_name", "input", "retry", "spec", "queue",
-    "timeout_ms",
-)  # fmt: skip
-_READ = ", ".join(f"e.{name}" for name in _COLUMNS)
-_IN_TIME = "(times_out_at IS NULL OR times_out_at > {now})"
+from flow_app.store.step_rows import IN_TIME, READ, execution, step_out
 
 
-class Travelling(Leasing):
+class Travelling(OneStatement):
     # --- the drive ----------------------------------------------------------------------------------------------------
 
     def send_steps(self, row: RunRow, steps: Sequence[NewStep], *, grace: timedelta) -> None:
         """An append that is tried again, because nobody heard that it had committed, finds its notes there."""
         wake_at = self.clock.now() + grace
-        rows = [_execution(row, step, wake_at) for step in steps]
+        rows = [execution(row, step, wake_at) for step in steps]
         chunks.insert(StepExecution.objects.using(self.using), rows, payload="input", ignore_conflicts=True)
 
     def steps_out(self, row: RunRow) -> set[str]:
@@ -69,13 +58,13 @@ class Travelling(Leasing):
         now, run = self.dialect.moment(self.clock), run_columns(self.dialect, table="r.")
         found = self.fetch(
             f"SELECT CASE WHEN e.lease_expires_at > {now.sql} THEN 1 ELSE 0 END, "
-            f"CASE WHEN e.times_out_at <= {now.sql} THEN 1 ELSE 0 END, {_READ}, {run} "
+            f"CASE WHEN e.times_out_at <= {now.sql} THEN 1 ELSE 0 END, {READ}, {run} "
             f"FROM {RUN} r JOIN {STEP} e ON e.run_id = r.id WHERE r.run_key = %s AND e.step_key = %s",
             (*now.params, *now.params, text_key(run_id), text_key(step_id)),
         )
-        return _step_out(found[0]) if found else None
+        return step_out(found[0]) if found else None
 
-    def claim_step(self, step: StepOut, *, lease: timedelta, worker: str) -> StepOut | None:
+    def claim_step(self, step: StepOut, *, lease: timedelta, worker: str, durable: bool = False) -> StepOut | None:
         """The time of an attempt that is over stays over, whoever takes it then."""
         now, until = self.dialect.moment(self.clock), self.dialect.after(self.clock, lease)
         look, columns = until, [("lease_expires_at", until)]
@@ -90,7 +79,7 @@ class Travelling(Leasing):
             f"{', '.join(f'{name} = {moment.sql}' for name, moment in columns)} "
             f"WHERE id = %s AND attempt = %s AND fencing_token = %s AND late = %s "
             f"AND (lease_expires_at IS NULL OR lease_expires_at <= {now.sql} OR times_out_at <= {now.sql})"
-            f"{self.dialect.unhurried}"
+            f" AND {'1 = 1' if durable else self.dialect.unhurried}"
         )
         moments = [value for _, moment in columns for value in moment.params]
         key = (step.key, step.attempt, step.token, step.late)
@@ -103,7 +92,7 @@ class Travelling(Leasing):
         sql = (
             f"UPDATE {STEP} SET lease_expires_at = {until.sql}, "
             f"wake_at = CASE WHEN times_out_at < {until.sql} THEN times_out_at ELSE {until.sql} END "
-            f"WHERE id = %s AND fencing_token = %s AND {_IN_TIME.format(now=now.sql)}"
+            f"WHERE id = %s AND fencing_token = %s AND {IN_TIME.format(now=now.sql)}"
         )
         params = (*until.params, *until.params, *until.params, step.key, step.token, *now.params)
         return self.attempt(lambda: self.execute(sql, params)) > 0
@@ -126,7 +115,7 @@ class Travelling(Leasing):
         if overdue or step.timeout is None:
             return fence, params
         now = self.dialect.moment(self.clock)
-        return f"{fence} AND {_IN_TIME.format(now=now.sql)}", (*params, *now.params)
+        return f"{fence} AND {IN_TIME.format(now=now.sql)}", (*params, *now.params)
 
     def step_is_late(self, step: StepOut) -> bool:
         found = self.fetch(f"SELECT late FROM {STEP} WHERE id = %s{self.latest}", (step.key,))
@@ -168,41 +157,3 @@ class Travelling(Leasing):
 
     def next_step_wake(self) -> datetime | None:
         return self.first_instant(select_first_wake(self.dialect, STEP))
-
-
-def _execution(row: RunRow, step: NewStep, wake_at: datetime) -> StepExecution:
-    return StepExecution(
-        run_id=row.key,
-        step_id=step.step_id,
-        step_key=text_key(step.step_id),
-        attempt=step.attempt,
-        step_name=step.step_name,
-        input=step.input.text,
-        retry=Payload(step.retry.to_tree()).text,
-        spec=Payload(step.spec.to_tree()).text,
-        queue=step.queue,
-        timeout_ms=None if step.timeout is None else max(step.timeout // _MILLISECOND, 1),
-        wake_at=wake_at,
-    )
-
-
-def _step_out(values: Sequence[Any]) -> StepOut:
-    held, timed_out, *values = values
-    key, step_id, attempt, token, deliveries, late, name, given, retry, spec, queue, timeout, *run = values
-    return StepOut(
-        key=key,
-        run=read_run(run),
-        step_id=step_id,
-        attempt=attempt,
-        token=token,
-        deliveries=deliveries,
-        held=bool(held),
-        timed_out=bool(timed_out),
-        late=bool(late),
-        step_name=name,
-        input=read_payload(given),
-        retry=RetryPolicy.from_tree(json.loads(retry)),
-        spec=WorkflowSpec.from_tree(json.loads(spec)),
-        queue=queue,
-        timeout=None if timeout is None else timeout * _MILLISECOND,
-    )

@@ -1,0 +1,150 @@
+# ruff: noqa: S608 - the SQL is put together from names in this package; every value is a parameter
+"""Steps that travel, on PostgreSQL: sent, taken and completed in one statement each.
+
+Workers of one batch lock its run's row for the time of one statement instead of five. Elsewhere, and where something is
+in the way, the methods answer None, and nothing is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import timedelta
+from functools import lru_cache
+from uuid import uuid4
+
+from flow_app.core.ports import NewEvent, RunChange, RunRow, WakeReason
+from flow_app.core.remote import Awaited, Closed, NewStep, StepOut
+from flow_app.core.snapshot import RunStatus
+from flow_app.core.spec import RuntimeBuildCompatibility
+from flow_app.models.keys import text_key
+from flow_app.store.appending import Appending
+from flow_app.store.dialects import Dialect
+from flow_app.store.leasing import Leasing
+from flow_app.store.projections import leaves_rows
+from flow_app.store.records import EVENT_COLUMNS, values_of
+from flow_app.store.rows import columns_of, moved, run_columns
+from flow_app.store.statements import EVENT, EVENT_TYPES, RUN, STEP, move
+from flow_app.store.step_rows import IN_TIME, READ, SENT, sent_values, step_out
+
+
+class OneStatement(Appending, Leasing):
+    def append_and_send(
+        self,
+        row: RunRow,
+        events: Sequence[NewEvent],
+        steps: Sequence[NewStep],
+        *,
+        change: RunChange,
+        epoch: int,
+        grace: timedelta,
+    ) -> RunRow | None:
+        if not self.dialect.has_writing_cte or leaves_rows(events, active_hooks=row.active_hooks):
+            return None
+        columns, values = columns_of(change, self.dialect)
+        last, again = row.last_sequence + len(events), self.dialect.after(self.clock, grace)
+        logged = values_of(events, after=row.last_sequence, dialect=self.dialect, native_uuid=False)
+        params = (
+            last, *values, row.key, row.last_sequence, epoch,
+            *(logged[index :: len(EVENT_COLUMNS)] for index in range(len(EVENT_COLUMNS))),
+            *again.params, *map(list, zip(*map(sent_values, steps), strict=True)),
+        )  # fmt: skip
+        if not self.attempt(lambda: self.fetch(_send(columns, again.sql), params)):
+            self._explain_refusal(row, events, epoch=epoch)
+        return moved(row, change, last)
+
+    def take_step(
+        self,
+        run_id: str,
+        step_id: str,
+        attempt: int,
+        *,
+        names: Collection[str],
+        builds: RuntimeBuildCompatibility | None,
+        lease: timedelta,
+        worker: str,
+    ) -> StepOut | None:
+        if not self.dialect.has_writing_cte:
+            return None
+        now, until = self.dialect.moment(self.clock), self.dialect.after(self.clock, lease)
+        admitted = [] if builds is None else [builds.current, *builds.compatible]
+        params = (
+            uuid4().hex, worker[:200], *until.params, *now.params, *until.params, *now.params,
+            text_key(run_id), text_key(step_id), attempt, builds is None or builds.unpinned, admitted, list(names),
+            *now.params, *now.params,
+        )  # fmt: skip
+        taken = self.attempt(lambda: self.fetch(_take(self.dialect, now.sql, until.sql), params))
+        return step_out((1, 0, *taken[0])) if taken else None
+
+    def complete_step(self, step: StepOut, completed: NewEvent) -> Closed | None:
+        if not self.dialect.has_writing_cte:
+            return None
+        now = self.dialect.moment(self.clock)
+        _sequence, *event = values_of([completed], after=0, dialect=self.dialect, native_uuid=False)
+        params = (step.run.key, step.key, step.token, *now.params, *now.params, *event)
+        closed = self.attempt(lambda: self.fetch(_complete(now.sql), params))
+        return Closed(*closed[0]) if closed else None
+
+
+@lru_cache(maxsize=256)
+def _send(columns: tuple[str, ...], again: str) -> str:
+    """Parameters: those of a fenced move, an array for each column of events, again, an array for each column of steps.
+
+    Arrays, because psycopg prepares no statement of more than 50 parameters; and one text, however many there are.
+    """
+    events, steps = ", ".join(EVENT_COLUMNS), ", ".join(SENT)
+    return (
+        f"WITH moved AS ({move(columns, fenced=True)} RETURNING id), "
+        f"logged AS (INSERT INTO {EVENT} (run_id, {events}) "
+        f"SELECT moved.id, v.* FROM moved CROSS JOIN unnest({_arrays(EVENT_TYPES)}) AS v ({events})), "
+        f"sent AS (INSERT INTO {STEP} (run_id, fencing_token, worker, deliveries, late, dispatches, wake_at, {steps}) "
+        f"SELECT moved.id, '', '', 0, false, 0, {again}, v.* "
+        f"FROM moved CROSS JOIN unnest({_arrays(SENT.values())}) AS v ({steps}) "
+        "ON CONFLICT (run_id, step_key) DO NOTHING) "
+        "SELECT id FROM moved"
+    )
+
+
+def _arrays(types: Iterable[str]) -> str:
+    return ", ".join(f"%s::{name}[]" for name in types)
+
+
+@lru_cache(maxsize=8)
+def _take(dialect: Dialect, now: str, until: str) -> str:
+    """Parameters: token, worker, until, now, until, now, keys of the run and the step, attempt, whether unpinned runs
+    may be, builds, names, now, now.
+    """
+    deadline = f"CAST({now} AS timestamptz) + e.timeout_ms * INTERVAL '1 millisecond'"  # NULL without a time limit
+    until = f"CAST({until} AS timestamptz)"
+    return (
+        f"UPDATE {STEP} e SET fencing_token = %s, worker = %s, deliveries = e.deliveries + 1, dispatches = 0, "
+        f"lease_expires_at = {until}, times_out_at = {deadline}, wake_at = LEAST({until}, {deadline}) "
+        f"FROM {RUN} r WHERE r.run_key = %s AND e.run_id = r.id AND e.step_key = %s AND e.attempt = %s "
+        "AND r.paused_at IS NULL AND ((r.build IS NULL AND %s) OR r.build = ANY(%s)) AND e.step_name = ANY(%s) "
+        f"AND (e.lease_expires_at IS NULL OR e.lease_expires_at <= {now}) AND {IN_TIME.format(now=now)}"
+        f" AND {dialect.unhurried} RETURNING {READ}, {run_columns(dialect, table='r.')}"
+    )
+
+
+@lru_cache(maxsize=8)
+def _complete(now: str) -> str:
+    """Parameters: the keys of the run and the step, token, now, now, the event's values but its sequence.
+
+    The run's row is locked first, as everybody does who writes to both.
+    """
+    going = f"r.status IN ('{RunStatus.RUNNING.value}', '{RunStatus.SUSPENDED.value}') AND r.paused_at IS NULL"
+    awaited = f"r.steps_out = 1 OR r.steps_awaited = '{Awaited.ANY.value}'"
+    return (
+        f"WITH held AS (SELECT r.id AS run_id, e.id AS step_id, "
+        f"r.lease_expires_at IS NULL AND ({awaited}) AS wakes FROM {RUN} r JOIN {STEP} e ON e.run_id = r.id "
+        f"WHERE r.id = %s AND e.id = %s AND e.fencing_token = %s AND {IN_TIME.format(now=now)} AND {going} "
+        f"FOR UPDATE OF r, e), "
+        f"moved AS (UPDATE {RUN} r SET last_sequence = r.last_sequence + 1, steps_out = r.steps_out - 1, "
+        f"wake_at = CASE WHEN held.wakes THEN LEAST(r.wake_at, {now}) ELSE r.wake_at END, "
+        f"wake_reason = CASE WHEN held.wakes THEN '{WakeReason.RUNNABLE.value}' ELSE r.wake_reason END, "
+        f"steps_awaited = CASE WHEN held.wakes THEN '{Awaited.NONE.value}' ELSE r.steps_awaited END "
+        f"FROM held WHERE r.id = held.run_id RETURNING r.id, r.last_sequence, held.wakes), "
+        f"gone AS (DELETE FROM {STEP} e USING held WHERE e.id = held.step_id), "
+        f"logged AS (INSERT INTO {EVENT} (run_id, {', '.join(EVENT_COLUMNS)}) "
+        f"SELECT moved.id, moved.last_sequence, {', '.join(f'%s::{name}' for name in EVENT_TYPES[1:])} FROM moved) "
+        "SELECT last_sequence, wakes FROM moved"
+    )
