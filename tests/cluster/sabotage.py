@@ -69,8 +69,12 @@ def _calls() -> dict[str, Callable[[str], None]]:
         "before-claim": _before(DjangoEventStore, "claim"),
         "after-claim": _after(DjangoEventStore, "claim"),
         "in-take-due": _after(DjangoEventStore, "take_due"),  # inside its transaction
+        "before-take-step": _before(DjangoEventStore, "take_step"),
+        "after-take-step": _after(DjangoEventStore, "take_step"),
         "before-claim-step": _before(DjangoEventStore, "claim_step"),
         "after-claim-step": _after(DjangoEventStore, "claim_step"),
+        "before-complete-step": _before(DjangoEventStore, "complete_step"),
+        "after-complete-step": _after(DjangoEventStore, "complete_step"),
         "before-close-step": _before(DjangoEventStore, "close_step"),  # in the outcome's transaction
         "before-hint": _before(CeleryDispatcher, "dispatch_for_build"),
         "before-step-hint": _before(CeleryDispatcher, "dispatch_step"),

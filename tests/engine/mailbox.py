@@ -29,6 +29,7 @@ class Mailbox:
     steps: list[RunStep] = field(default_factory=list)
     queues: list[str | None] = field(default_factory=list)
     builds: set[str | None] = field(default_factory=lambda: {None})
+    shared: bool = False  # do drives and steps go to the same workers?
 
     def dispatch(self, task: FlowTask) -> None:
         self.drives.append(task.explicit_run_id or "")
@@ -38,6 +39,9 @@ class Mailbox:
 
     def dispatch_for_build(self, build: str | None, task: FlowTask) -> None:
         self.dispatch(task)
+
+    def same_workers(self, run_id: str, build: str | None) -> bool:
+        return self.shared
 
     def dispatch_step(self, step: RunStep, *, build: str | None, queue: str | None) -> None:
         self.steps.append(step)

@@ -21,6 +21,7 @@ T = TypeVar("T")
 WRITES = (
     "create", "claim", "append", "park", "take_due", "commit",
     "send_steps", "recall_steps", "claim_step", "close_step", "resend_step", "take_due_steps",
+    "append_and_send", "take_step", "complete_step",
 )  # fmt: skip
 
 

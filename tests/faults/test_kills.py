@@ -90,7 +90,8 @@ def test_a_worker_that_is_killed_around_a_write(cluster: Cluster, call: str) -> 
 
 @pytest.mark.every_database
 @pytest.mark.parametrize(
-    "call", ["before-step-hint", "before-claim-step", "after-claim-step", "before-close-step", "before-hint"]
+    "call",
+    ["before-step-hint", "before-take-step", "after-take-step", "before-complete-step", "after-complete-step"],
 )
 def test_a_worker_that_is_killed_around_a_step_that_travels(cluster: Cluster, call: str) -> None:
     cluster.die_at(call)

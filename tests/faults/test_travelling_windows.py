@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from flow_app import RetryPolicy, step, workflow
 from flow_app.core.context import StepContext
@@ -59,11 +60,20 @@ def register(ledger: Ledger) -> None:
 class Life:
     """One run, its messages, and processes that die by one fate."""
 
-    def __init__(self, store: Any, *, run_id: str, fate: Fate, travels: bool = True, cancels: bool = False) -> None:
+    def __init__(
+        self,
+        store: Any,
+        *,
+        run_id: str,
+        fate: Fate,
+        travels: bool = True,
+        cancels: bool = False,
+        shared: bool = False,
+    ) -> None:
         self.ledger = Ledger()
         self.host = Host(store, store.clock, fate, run_id=run_id)
         self.cancels = cancels
-        self.box = Mailbox() if travels else None
+        self.box = Mailbox(shared=shared) if travels else None
         register(self.ledger)
         self.host.live_through(lambda engine, host: self._script(engine))
         self.history = store.history(run_id)
@@ -109,15 +119,19 @@ class Life:
 
 
 @pytest.mark.parametrize("cancels", [False, True], ids=["to-the-end", "to-a-cancellation"])
-def test_every_death(cancels: bool) -> None:
+@pytest.mark.parametrize("shared", [False, True], ids=["message-by-message", "going-on"])
+def test_every_death(cancels: bool, shared: bool) -> None:
     model = Life(InMemoryEventStore(clock=FakeClock()), run_id="r", fate=Fate(), travels=False, cancels=cancels)
 
     def live(run_id: str, deaths: frozenset[tuple[int, str]] = frozenset()) -> Life:
-        return Life(DjangoEventStore(clock=FakeClock()), run_id=run_id, fate=Fate(deaths), cancels=cancels)
+        store = DjangoEventStore(clock=FakeClock())
+        return Life(store, run_id=run_id, fate=Fate(deaths), cancels=cancels, shared=shared)
 
     whole = live("whole")
     writes = whole.host.fate.writes
-    assert {"send_steps", "claim_step", "close_step", "resend_step"} <= set(writes)
+    assert {"append_and_send", "take_step", "complete_step", "resend_step"} <= set(writes)
+    if connection.vendor != "postgresql":
+        assert {"send_steps", "claim_step", "close_step"} <= set(writes)
     lives = [whole]
     lives += [live(f"r{index}", deaths) for index, deaths in enumerate(single_deaths(len(writes)))]
     for life in lives:

@@ -92,9 +92,10 @@ def test_a_claim_sets_the_clock():
 def test_leases_and_due_times_go_by_the_databases_clock():
     store = DjangoEventStore()
     row = begin(store)
-    assert store.claim("r1", lease=timedelta(seconds=-1)).lease_epoch == 1
+    first = store.claim("r1", lease=timedelta(seconds=-1))
     row = store.claim("r1", lease=timedelta(hours=1))
-    assert (row.lease_epoch, row.lost_leases) == (2, 1)
+    assert row.lease_epoch > first.lease_epoch
+    assert row.lost_leases == 1
     assert store.claim("r1", lease=timedelta(hours=1)) is None
     begin(store, "due", wake_at=store.clock.now() - timedelta(seconds=1))
     begin(store, "future", wake_at=store.clock.now() + timedelta(hours=1))

@@ -20,20 +20,22 @@ MINUTE = timedelta(minutes=1)
 def test_a_claim_takes_the_lease_and_says_when_to_look_again(store, clock):
     begin(store, dispatches=3)
     row = store.claim("r1", lease=LEASE)
-    assert (row.lease_epoch, row.lease_expires_at, row.lost_leases) == (1, clock.now() + LEASE, 0)
+    assert row.lease_epoch > 0
+    assert (row.lease_expires_at, row.lost_leases) == (clock.now() + LEASE, 0)
     assert (row.wake_at, row.wake_reason, row.dispatches) == (clock.now() + LEASE, "driving", 0)
     assert row == store.row("r1")
 
 
 def test_a_leased_run_is_not_claimed_until_the_lease_expires(store, clock):
     begin(store)
-    store.claim("r1", lease=LEASE)
+    first = store.claim("r1", lease=LEASE)
     assert store.claim("r1", lease=LEASE) is None
     clock.advance(LEASE - timedelta(microseconds=1))
     assert store.claim("r1", lease=LEASE) is None
     clock.advance(timedelta(microseconds=1))
     row = store.claim("r1", lease=LEASE)
-    assert (row.lease_epoch, row.lost_leases) == (2, 1)
+    assert row.lease_epoch > first.lease_epoch
+    assert row.lost_leases == 1
 
 
 def test_a_lease_that_was_given_back_is_not_lost(store):

@@ -135,10 +135,10 @@ def test_who_lost_the_lease_cannot_append(store, clock):
     begin(store)
     old = store.claim("r1", lease=LEASE)
     clock.advance(LEASE)
-    assert store.claim("r1", lease=LEASE).lease_epoch == 2
+    assert store.claim("r1", lease=LEASE).lease_epoch > old.lease_epoch
     with pytest.raises(LeaseLostError) as refused:
         add(store, old, step(), epoch=old.lease_epoch)
-    assert refused.value.epoch == 1
+    assert refused.value.epoch == old.lease_epoch
     assert store.row("r1").last_sequence == 2
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from flow_app import RetryPolicy, errors, step, workflow
 from flow_app.core.context import StepContext
@@ -170,15 +171,17 @@ def test_a_body_does_not_run_again_when_the_run_is_stopped_while_a_worker_takes_
     with pytest.raises(Died):
         broker.deliver("s")
     broker.pass_time(31)
-    claim = broker.store.claim_step
+    in_one = connection.vendor == "postgresql"
+    name = "take_step" if in_one else "claim_step"
+    claim = getattr(broker.store, name)
 
-    def stop_and_claim(step: Any, **how: Any) -> Any:
+    def stop_and_claim(*what: Any, **how: Any) -> Any:
         broker.engine.request_cancellation("r")
-        return claim(step, **how)
+        return claim(*what, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(broker.store, "claim_step", stop_and_claim)
-        assert broker.deliver("s") == [False]
+        patch.setattr(broker.store, name, stop_and_claim)
+        assert broker.deliver("s") == [in_one]  # a look at it is out of date; taken in one statement, it is given up
     broker.pass_time(600)
     broker.work_off()
     assert broker.engine.snapshot("r").status == "cancelled"
