@@ -19,7 +19,7 @@ SQLITE_OPTIONS: dict[str, Any] = {
     ),
 }
 
-# What a worker says a thousand times over is planned once. Leave it out behind a pooler that knows no prepared statements.
+# What a worker says again and again is planned once. Not for a pooler that knows no prepared statements.
 POSTGRESQL_OPTIONS: dict[str, Any] = {"prepare_threshold": 5}
 
 
