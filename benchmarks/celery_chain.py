@@ -193,7 +193,7 @@ def start_worker() -> subprocess.Popen[bytes]:
         "--loglevel=ERROR",
         "--without-gossip",
         "--without-mingle",
-        *os.environ.get("WORKER_OPTS","").split(),
+        *os.environ.get("WORKER_OPTS", "").split(),
     ]
     return subprocess.Popen([*command, *options], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from datetime import timedelta
 from threading import Thread
 from types import SimpleNamespace
@@ -245,6 +246,26 @@ def test_field_report_11_a_tick_does_not_flood_workers_that_take_nothing(engine,
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "amqp://guest@127.0.0.1:1//"])
 def test_a_broker_that_is_really_not_there(engine, asks, url, use_app, caplog):
     use_app(Celery("elsewhere", broker=url, set_as_current=False))
+    with caplog.at_level(logging.WARNING, "flow_app.dispatch"):
+        run_id = engine.start(asks)
+    assert "the broker is away" in caplog.text
+    assert engine.row(run_id).last_sequence == 2
+
+
+@pytest.fixture
+def silence():
+    """The port of a server that takes every connection and never says a word."""
+    with socket.create_server(("127.0.0.1", 0), backlog=50) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:{}/0", "amqp://guest@127.0.0.1:{}//"], ids=["redis", "amqp"])
+def test_a_broker_that_accepts_and_never_answers(engine, asks, url, use_app, silence, caplog):
+    """The waits are the project's own settings; none is without an end."""
+    app = Celery("silent", broker=url.format(silence), set_as_current=False)
+    app.conf.broker_connection_timeout = 0.2
+    app.conf.broker_transport_options = {"socket_timeout": 0.2, "socket_connect_timeout": 0.2}
+    use_app(app)
     with caplog.at_level(logging.WARNING, "flow_app.dispatch"):
         run_id = engine.start(asks)
     assert "the broker is away" in caplog.text
