@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from contextlib import suppress
 from datetime import timedelta
 from html.parser import HTMLParser
@@ -21,6 +20,7 @@ from flow_app.presenting.marks import read_marks
 from flow_app.store import DjangoEventStore
 from tests.admin.looking import stories
 from tests.admin.looking.test_run_page import BOUND, shown
+from tests.markup import raising
 from tests.store.support import begin, new
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -106,13 +106,9 @@ def test_a_project_may_redact_them(boss, monkeypatch):
 
 
 def test_markup_in_a_message_and_in_a_line_of_source_is_text(boss):
-    source = f"def evil(ctx):\n    raise ValueError({stories.EVIL!r})  # {stories.EVIL}</pre></details>\n"
-    file = f"{stories.EVIL}.py"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    code: dict[str, Any] = {}
-    exec(compile(source, file, "exec"), code)
-    step("evil", retry=RetryPolicy.fixed(2, timedelta(hours=1)))(lambda: code["evil"](None))
-    workflow("blocks")(code["evil"])
+    raises = raising(stories.EVIL)
+    step("evil", retry=RetryPolicy.fixed(2, timedelta(hours=1)))(lambda: raises(None))
+    workflow("blocks")(raises)
     workflow("tries-evil")(lambda ctx: ctx.schedule_step("s", "evil"))
     for name in ("blocks", "tries-evil"):
         with suppress(Exception):
@@ -122,7 +118,7 @@ def test_markup_in_a_message_and_in_a_line_of_source_is_text(boss):
         for markup in ("<script>alert", "<img src=x", "--></title>", "</pre></details>\n  File", f"# {stories.EVIL}"):
             assert markup not in page
         (text,) = Unfolded(page).found.values()
-        assert f'File "{file}", line 2, in evil\n    raise ValueError(' in text
+        assert f'File "{stories.EVIL}.py", line 2, in evil\n    raise ValueError(' in text
         assert f"{stories.EVIL}</pre></details>\n" in text
         assert text.endswith(f"ValueError: {stories.EVIL}\n")
 
