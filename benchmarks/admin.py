@@ -50,8 +50,8 @@ RUNS = """
 INSERT INTO flow_app_run (
     run_id, run_key, workflow, version, build, subject, labels, status, outcome, error, last_sequence, open_waits,
     active_hooks, pending_retries, timer_at, wake_at, wake_reason, dispatches, lease_epoch, lost_leases, steps_out,
-    steps_awaited, paused_at, blocked_code, blocked_text, blocked_since, blocked_count, progress_completed,
-    progress_total, progress_message, created_at, finished_at)
+    steps_awaited, paused_at, blocked_code, blocked_text, blocked_traceback, blocked_since, blocked_count,
+    progress_completed, progress_total, progress_message, created_at, finished_at)
 SELECT name, encode(sha256(name::bytea), 'hex'), 'workflow-' || n %% 20, (n * 5 / %(runs)s + 1)::text,
     'build-' || n * 10 / %(runs)s, 'order:' || n %% 50000, '{}', status,
     CASE WHEN ended THEN status ELSE '' END, CASE status WHEN 'failed' THEN repeat('It broke. ', 100) ELSE '' END, 10,
@@ -61,7 +61,8 @@ SELECT name, encode(sha256(name::bytea), 'hex'), 'workflow-' || n %% 20, (n * 5 
     CASE WHEN ended THEN 'ended' WHEN timed THEN 'timer' WHEN hooked THEN 'hook' WHEN n %% 97 = 0 THEN 'no_worker'
         ELSE 'dispatched' END, 0, 1, 0, 0, '', CASE WHEN hooked AND n %% 5000 = 1 THEN now() END,
     CASE WHEN blocked THEN 'runtime' ELSE '' END, CASE WHEN blocked THEN repeat('Cannot. ', 200) ELSE '' END,
-    CASE WHEN blocked THEN now() END, 0, n %% 5, 5, '', born, CASE WHEN ended THEN born + interval '3 minutes' END
+    CASE WHEN blocked THEN repeat('  File ', 2000) ELSE '' END, CASE WHEN blocked THEN now() END, 0, n %% 5, 5, '',
+    born, CASE WHEN ended THEN born + interval '3 minutes' END
 FROM (
     SELECT *, status IN ('completed', 'failed', 'cancelled') AS ended, status = 'suspended' AND n %% 2 = 0 AS timed,
         status = 'suspended' AND n %% 2 = 1 AS hooked, status = 'running' AND n %% 7 = 0 AS blocked,

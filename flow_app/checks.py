@@ -32,6 +32,7 @@ _EXAMPLES = {
     "MAX_DEPTH": "64",
     "STEP_THREADS": "8",
     "OBSERVERS": "['shop.observers.AuditTrail']",
+    "TRACEBACKS": "True",
 }
 
 

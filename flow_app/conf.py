@@ -41,6 +41,7 @@ class Options:
     max_depth: int = 64
     step_threads: int = 8
     observers: tuple[Any, ...] = ()
+    tracebacks: bool = True
 
     @cached_property
     def limits(self) -> Limits:
@@ -142,6 +143,12 @@ def _count(key: str, value: Any) -> int:
     return value
 
 
+def _switch(key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"FLOW_APP[{key!r}] must be True or False, not {value!r}.")
+    return value
+
+
 def _slice(value: Any) -> Slice:
     found = value
     if isinstance(value, Mapping) and set(value) <= {"steps", "seconds"}:
@@ -209,4 +216,5 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "BUILD": _build,
     "DRIVE_SLICE": _slice,
     "OBSERVERS": _observers,
+    "TRACEBACKS": partial(_switch, "TRACEBACKS"),
 }

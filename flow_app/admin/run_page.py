@@ -28,8 +28,9 @@ from flow_app.core.snapshot import RunStatus
 from flow_app.models import Event, Run, StepExecution
 from flow_app.presenting import Badge, Excerpt, badges, ends_of, excerpt_of, headline, look, why
 from flow_app.presenting.marks import read_marks
-from flow_app.presenting.payloads import Redact, cut
+from flow_app.presenting.payloads import EXCERPT, Redact, cut
 from flow_app.presenting.timeline import timeline
+from flow_app.presenting.tracebacks import ending_of, traceback_of
 
 #: Events that the timeline looks at: of longer histories, the latest.
 MARKS = 10_000
@@ -42,7 +43,10 @@ _DRAWN = ("run_progress_recorded", "child_operation_linked")
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """``output`` and ``input`` are None for who may not see payloads; ``version`` changes with what is shown."""
+    """``output``, ``input`` and ``traceback`` are None for who may not see payloads.
+
+    ``version`` changes with what is shown.
+    """
 
     run: Run
     now: datetime
@@ -52,6 +56,7 @@ class RunPage:
     why: str
     labels: Mapping[str, str]
     error: Excerpt | None
+    traceback: Excerpt | None
     input: Excerpt | None
     output: Excerpt | None
     shows_payloads: bool
@@ -84,6 +89,7 @@ def read_page(run: Run, *, asked: QueryDict, visible: QuerySet[Run], shows_paylo
         why=why(run, waiting, now=now),
         labels=_object(run.labels),
         error=cut(run.error) if run.error else None,
+        traceback=ending_of(traceback_of(run), redact=redact, limit=EXCERPT) if shows_payloads else None,
         input=_payload(ends, "input", redact),
         output=_payload(ends, "output", redact),
         shows_payloads=shows_payloads,

@@ -15,7 +15,7 @@ def hook_behind(token: str, *, using: str) -> Hook | None:
     Whoever wants to be told that it did goes on by the run's and the hook's id, which this look-up finds.
     """
     known = digest(token)
-    hooks: QuerySet[Hook] = Hook.objects.using(using).select_related("run")
+    hooks: QuerySet[Hook] = Hook.objects.using(using).with_runs()
     active = hooks.with_token(known).first()  # type: ignore[attr-defined]
     if active is not None:
         return active  # type: ignore[no-any-return]

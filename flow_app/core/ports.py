@@ -103,6 +103,7 @@ class RunChange(TypedDict, total=False):
     steps_awaited: str
     blocked_code: str
     blocked_text: str
+    blocked_traceback: str  # of no use to who drives the run: RunRow does without
     blocked_since: datetime | None
     blocked_count: int
     paused_at: datetime | None

@@ -23,6 +23,7 @@ from flow_app.engine.journal import Journal, RunIdTakenError, database_is_away
 from flow_app.engine.onward import Onward
 from flow_app.engine.outcomes import Due, error_text
 from flow_app.engine.services import Meta, Services
+from flow_app.engine.tracebacks import traceback_of
 from flow_app.errors import (
     FlowError,
     HookTokenKeyMissingError,
@@ -177,16 +178,25 @@ class Drive:
         store = self.services.store
         code = error.code if isinstance(error, FlowError) else "runtime"
         text = clean_text(str(error) if isinstance(error, FlowError) else error_text(error), limit=4000)
+        traceback = self._traceback_of(error)
         row = self.journal.row
         logger.warning("Run %s is blocked: %s", row.run_id, code, extra={"run_id": row.run_id, "code": code})
         timer = self.journal.state.next_timer()
-        change = rows.blocked(row, code=code, text=text, now=store.clock.now(), timer=timer)
+        change = rows.blocked(row, code=code, text=text, traceback=traceback, now=store.clock.now(), timer=timer)
         change |= rows.awaiting(row, Awaited.ANY)
         if store.park(row, change=rows.asleep(row, change)):
             return
         current = store.row(row.run_id)
         now = store.clock.now()
-        self._park_elsewhere(current, rows.blocked(current, code=code, text=text, now=now) | RunChange(wake_at=now))
+        change = rows.blocked(current, code=code, text=text, traceback=traceback, now=now)
+        self._park_elsewhere(current, change | RunChange(wake_at=now))
+
+    def _traceback_of(self, error: Exception) -> str:
+        """Where the workflow's code failed; what the drive says of that besides is in the text."""
+        if not self.services.options.tracebacks:
+            return ""
+        failure = error.__cause__ if isinstance(error, RuntimeFailureError) else None
+        return traceback_of(failure or error)
 
     def _park_elsewhere(self, current: RunRow, change: RunChange) -> None:
         """Park a row that has moved on since, if this drive still holds its lease."""

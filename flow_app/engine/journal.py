@@ -21,6 +21,7 @@ from flow_app.core.state import RunState
 from flow_app.engine import rows
 from flow_app.engine.outcomes import Fact
 from flow_app.engine.services import Services
+from flow_app.engine.tracebacks import meta_of
 from flow_app.errors import (
     EventConflictError,
     FlowError,
@@ -85,13 +86,13 @@ class Journal:
 
     # --- folding ahead ----------------------------------------------------------------------------------------------
 
-    def record(self, events: Iterable[ev.Event], *, meta: Mapping[str, Any] | None = None) -> None:
-        """Fold events that are to be appended. A refused one raises, and is not pending."""
+    def record(self, events: Iterable[ev.Event], *, meta: Mapping[str, Any] | None = None, traceback: str = "") -> None:
+        """Fold events that are to be appended, with a failure's traceback. A refused one raises, and is not pending."""
         now = self.store.clock.now()
         for event in events:
             self.state.mark()
             evolve(self.state, Recorded(self.state.last_sequence + 1, event, now))
-            self.pending.append(NewEvent(event, uuid4(), now, meta or {}))
+            self.pending.append(NewEvent(event, uuid4(), now, meta_of(event, meta, traceback)))
 
     def declare(self, events: Iterable[ev.Event]) -> None:
         """Fold a decision. One that the fold refuses raises, and what was pending before is committed without it."""
@@ -109,7 +110,7 @@ class Journal:
             run_id = self.row.run_id
             logger.info("Run %s: %s comes too late and is dropped", run_id, fact, extra={"run_id": run_id})
             return False
-        self.record(events)
+        self.record(events, traceback=fact.traceback)
         self._facts.append(fact)
         return True
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import ClassVar
 
 from django.db import connections
 
@@ -15,6 +16,7 @@ from flow_app.core.context import StepContext, hook_token
 from flow_app.core.payload import Payload, clean_text
 from flow_app.core.state import RunState
 from flow_app.engine.services import Services
+from flow_app.engine.tracebacks import traceback_of
 from flow_app.errors import InvalidTransitionError
 
 _MAX_ERROR = 4000
@@ -28,13 +30,17 @@ _logger = logging.getLogger("flow_app.steps")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an attempt came to: an output, or an error text and when it happened."""
+    """What an attempt came to: an output, or an error text and when it happened.
+
+    ``traceback`` is for people: it is kept beside the error, and decides nothing.
+    """
 
     step_id: str
     attempt: int
     output: Payload | None
     error: str
     at: datetime
+    traceback: str = field(default="", compare=False, repr=False)
 
     def events(self, state: RunState) -> tuple[ev.Event, ...]:
         """The events that record it; none when nobody waits for this attempt any more."""
@@ -54,6 +60,7 @@ class Due:
     """A timer or a hook's deadline that has passed."""
 
     event: decider.DueEvent
+    traceback: ClassVar[str] = ""
 
     def events(self, state: RunState) -> tuple[ev.Event, ...]:
         """The event that records it; none when it is closed by now."""
@@ -142,5 +149,6 @@ def run_body(services: Services, ctx: StepContext) -> Outcome:
         ctx.logger.warning(
             "Run %s: attempt %s of step %s failed: %s", ctx.run_id, ctx.attempt, ctx.step_id, type(error).__name__
         )
-        return Outcome(ctx.step_id, ctx.attempt, None, error_text(error), services.store.clock.now())
+        traceback = traceback_of(error) if services.options.tracebacks else ""
+        return Outcome(ctx.step_id, ctx.attempt, None, error_text(error), services.store.clock.now(), traceback)
     return Outcome(ctx.step_id, ctx.attempt, output, "", services.store.clock.now())

@@ -96,7 +96,9 @@ def _why(state: RunState) -> WakeReason:
     return WakeReason.RETRY
 
 
-def blocked(row: RunRow, *, code: str, text: str, now: datetime, timer: datetime | None = None) -> RunChange:
+def blocked(
+    row: RunRow, *, code: str, text: str, traceback: str, now: datetime, timer: datetime | None = None
+) -> RunChange:
     """The run cannot go on as it is: try again later, ever later, up to five minutes, or when its next timer is due."""
     again = row.blocked_code == code
     count = row.blocked_count + 1 if again else 1
@@ -109,6 +111,7 @@ def blocked(row: RunRow, *, code: str, text: str, now: datetime, timer: datetime
         wake_reason=WakeReason.BLOCKED,
         blocked_code=code,
         blocked_text=text,
+        blocked_traceback=traceback,
         blocked_since=row.blocked_since if again else now,
         blocked_count=count,
     )
@@ -151,4 +154,4 @@ def unblocked(row: RunRow) -> RunChange:
     """The run moves again."""
     if not row.blocked_code:
         return RunChange()
-    return RunChange(blocked_code="", blocked_text="", blocked_since=None, blocked_count=0)
+    return RunChange(blocked_code="", blocked_text="", blocked_traceback="", blocked_since=None, blocked_count=0)

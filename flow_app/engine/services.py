@@ -25,6 +25,7 @@ from flow_app.core.ports import (
 from flow_app.core.remote import StepStore
 from flow_app.core.spec import RuntimeBuildCompatibility
 from flow_app.core.tasks import DriveRun, FlowTask, RunStep
+from flow_app.engine.tracebacks import meta_of
 from flow_app.errors import RuntimeBuildUnavailableError
 from flow_app.signals import event_recorded
 
@@ -83,13 +84,21 @@ class Services:
 
     # --- appending --------------------------------------------------------------------------------------------------
 
-    def new_events(self, events: Sequence[Event], *, meta: Meta | None = None) -> list[NewEvent]:
+    def new_events(self, events: Sequence[Event], *, meta: Meta | None = None, traceback: str = "") -> list[NewEvent]:
         now = self.store.clock.now()
-        return [NewEvent(event, uuid4(), now, meta or {}) for event in events]
+        return [NewEvent(event, uuid4(), now, meta_of(event, meta, traceback)) for event in events]
 
-    def append(self, row: RunRow, events: Sequence[Event], *, change: RunChange, meta: Meta | None = None) -> RunRow:
+    def append(
+        self,
+        row: RunRow,
+        events: Sequence[Event],
+        *,
+        change: RunChange,
+        meta: Meta | None = None,
+        traceback: str = "",
+    ) -> RunRow:
         """Append for an outside writer, who holds the row's lock and no lease, and tell the observers."""
-        new = self.new_events(events, meta=meta)
+        new = self.new_events(events, meta=meta, traceback=traceback)
         moved = self.store.append(row, new, change=change)
         self.announce(row, new)
         return moved

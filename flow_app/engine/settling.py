@@ -85,11 +85,12 @@ class _Settlement:
         self._take_back(again=again, overdue=outcome.error == decider.TIMED_OUT)
         if again:
             events = (*events, ev.StepStarted(step.step_id, step.attempt + 1))
-            self.services.append(row, events, change=RunChange())
+            self.services.append(row, events, change=RunChange(), traceback=outcome.traceback)
             return Settled(row, again=True, wakes=False)
         now = store.clock.now()
         wakes = _satisfied(row) and not events[-1].terminal
-        self.services.append(row, events, change=_change(row, events, wakes=wakes, now=now))
+        change = _change(row, events, wakes=wakes, now=now)
+        self.services.append(row, events, change=change, traceback=outcome.traceback)
         return Settled(row, again=False, wakes=wakes)
 
     def _events(self, row: RunRow, outcome: Outcome) -> tuple[ev.Event, ...]:

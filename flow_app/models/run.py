@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Self
+from typing import Self, cast
 
 from django.db import models
 from django.db.models import Q
@@ -60,6 +60,16 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(label_rows__label_key=text_key(name, value))
 
 
+_Runs = models.Manager.from_queryset(RunQuerySet)
+
+
+class RunManager(_Runs["Run"]):
+    """Rows without the traceback, which is long, and read by few: asking a run for it reads it then."""
+
+    def get_queryset(self) -> RunQuerySet:
+        return cast(RunQuerySet, super().get_queryset()).defer("blocked_traceback")
+
+
 class Run(models.Model):
     """One run of a workflow.
 
@@ -100,6 +110,7 @@ class Run(models.Model):
 
     blocked_code = models.CharField(max_length=100, default="")
     blocked_text = models.TextField(default="")
+    blocked_traceback = models.TextField(default="")
     blocked_since = UtcDateTimeField(null=True)
     blocked_count = models.IntegerField(default=0)
 
@@ -110,7 +121,7 @@ class Run(models.Model):
     created_at = UtcDateTimeField(_("started"))
     finished_at = UtcDateTimeField(_("ended"), null=True)
 
-    objects = RunQuerySet.as_manager()
+    objects = RunManager()
 
     class Meta:
         verbose_name = _("run")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, QuerySet, Value, When
+from django.db.models import Case, QuerySet, TextField, Value, When
 from django.db.models.functions import Left, Length, Right
 
 from flow_app.core.instants import from_text
@@ -19,6 +19,8 @@ from flow_app.models import Event
 #: Events up to this many characters are read whole; of larger ones only both ends.
 _WHOLE = 4000
 _NOTE = 1000
+#: How the meta of what somebody did begins, its keys being in order; other meta may be long, and is not read.
+_ACTED = '{"actor":'
 _IDS = ("step_id", "wait_id", "hook_id", "progress_id", "reference_id")
 
 # Keys of the stored text are in order, so an event's id stands at one of its ends, whatever its payload holds.
@@ -51,8 +53,9 @@ def read_marks(events: QuerySet[Event]) -> list[Mark]:
         size=Length("payload"),
         start=Left("payload", _WHOLE),
         end=Case(When(size__gt=_WHOLE, then=Right("payload", _WHOLE)), default=Value("")),
+        acted=Case(When(meta__startswith=_ACTED, then="meta"), default=Value("{}"), output_field=TextField()),
     )
-    rows: Iterable[Any] = found.values_list("sequence", "type", "recorded_at", "meta", "start", "end")
+    rows: Iterable[Any] = found.values_list("sequence", "type", "recorded_at", "acted", "start", "end")
     return [_mark(*row) for row in rows]
 
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 _CHUNK = 100  # rows per INSERT: SQLite counts parameters
 _TOKEN_ATTEMPTS = 3
 _WIDTH = 1 + len(EVENT_COLUMNS)  # the run's key comes first
-_PAYLOAD = 1 + EVENT_COLUMNS.index("payload")
+_PAYLOAD, _META = 1 + EVENT_COLUMNS.index("payload"), 1 + EVENT_COLUMNS.index("meta")
 
 
 class Appending(Transactions):
@@ -176,7 +176,11 @@ class Appending(Transactions):
         for start in range(0, len(events), _CHUNK):
             chunk = events[start : start + _CHUNK]
             values = self._event_values(cursor.db, chunk, after=after + start, key=key)
-            for part in chunks.slices([len(text) for text in values[_PAYLOAD::_WIDTH]], most_rows=_CHUNK):
+            sizes = [
+                len(payload) + len(meta)
+                for payload, meta in zip(values[_PAYLOAD::_WIDTH], values[_META::_WIDTH], strict=True)
+            ]
+            for part in chunks.slices(sizes, most_rows=_CHUNK):
                 rows = values[part.start * _WIDTH : part.stop * _WIDTH]
                 cursor.execute(statements.insert_events(part.stop - part.start), rows)
 

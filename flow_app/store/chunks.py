@@ -7,13 +7,13 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 
-#: Characters of payload. MariaDB takes 16 MiB (max_allowed_packet), and quoting can double them.
+#: Characters of payload and meta. MariaDB takes 16 MiB (max_allowed_packet), and quoting can double them.
 MOST_TEXT = 2 * 1024 * 1024
 _MOST_ROWS = 50
 
 
 def slices(sizes: Sequence[int], *, most_rows: int) -> list[slice]:
-    """Cut rows, given the size of each one's payload, into what one statement may carry; at least one row each."""
+    """Cut rows, given the size of each one's texts, into what one statement may carry; at least one row each."""
     if len(sizes) <= most_rows and sum(sizes) <= MOST_TEXT:
         return [slice(0, len(sizes))]
     parts, start, text = [], 0, 0

@@ -14,6 +14,7 @@ from flow_app.core.ports import HookRow, Recorded, RunRow
 from flow_app.core.snapshot import HookStatus, RunStatus
 from flow_app.errors import RunNotFoundError
 from flow_app.models import ChildOperation, Hook, Progress, Run
+from flow_app.models.hook import HookQuerySet
 from flow_app.models.keys import text_key
 from flow_app.store import statements
 from flow_app.store.records import read_envelopes, read_payload, read_recorded
@@ -73,8 +74,8 @@ class Reading(Transactions):
     def active_hooks(self) -> list[HookRow]:
         return self._active(Hook.objects.using(self.using).active())
 
-    def _active(self, hooks: QuerySet[Hook]) -> list[HookRow]:
-        rows = [_hook_row(hook, hook.run.run_id) for hook in self._now(hooks.select_related("run"))]
+    def _active(self, hooks: HookQuerySet) -> list[HookRow]:
+        rows = [_hook_row(hook, hook.run.run_id) for hook in self._now(hooks.with_runs())]
         return sorted(rows, key=lambda hook: (hook.run_id, hook.hook_id))  # collations order text each in their way
 
     # --- many runs ----------------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from rest_framework.test import APIClient
 from flow_app import HookMetadata, WorkflowProgress, workflow
 from flow_app.engine import FlowEngine
 from flow_app.types import Command, WorkflowContext
-from tests.api.calls import BASE, post
+from tests.api.calls import BASE, get, post
 from tests.api.conftest import ALL
+from tests.markup import raising
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -128,7 +129,7 @@ def define_evil() -> None:
         if ctx.cancellation_request is not None:
             return ctx.fail(EVIL)
         if ctx.hook_received(EVIL):
-            raise ValueError(EVIL)
+            raising(EVIL)(ctx)
         metadata = HookMetadata(EVIL, EVIL, None, {EVIL: EVIL}, {EVIL: EVIL}, {"type": "string", "title": EVIL})
         return ctx.create_hook(EVIL, EVIL, metadata)
 
@@ -147,10 +148,13 @@ def evil(api: APIClient, engine: FlowEngine) -> str:
 
 
 @pytest.mark.parametrize("state", ["waiting", "blocked", "failed"])
-def test_nothing_that_others_wrote_runs(person: Client, evil: str, engine: FlowEngine, state: str) -> None:
+def test_nothing_that_others_wrote_runs(
+    person: Client, api: APIClient, evil: str, engine: FlowEngine, state: str
+) -> None:
     if state == "blocked":
         person.post(f"{BASE}callbacks/{_quoted(EVIL)}", f'"{EVIL[2:20]}"', content_type="application/json")
         assert engine.row("r1").blocked_text
+        assert f"# {EVIL}</pre></details>" in get(api, "runs/r1?include=payload").json()["traceback"]
     elif state == "failed":
         engine.force_cancel("r1", EVIL)
     paths = ["workflows", "summary", "runs", "runs/r1?include=payload", "runs/r1/events?include=payload",

@@ -22,6 +22,7 @@ from flow_app.core.payload import Payload
 from flow_app.core.policy import CancellationRequest
 from flow_app.core.ports import NewEvent
 from flow_app.errors import EventConflictError, InvalidTransitionError, LeaseLostError, RunNotFoundError
+from flow_app.models import Run
 from flow_app.store import DjangoEventStore
 from tests.store.support import DONE, LEASE, SPEC, add, at_once, begin, done, kinds, new, step, try_begin
 
@@ -188,6 +189,31 @@ def test_text_that_a_database_refuses_is_escaped(store):
     row = add(store, row, RunFailed("boom"), error="a\x00b\ud800", blocked_text="\x00", status=row.status)
     assert row.blocked_text == "\\x00"
     assert store.row("r1") == row
+
+
+def test_meta_as_long_as_a_traceback_comes_back_exactly(store):
+    text = "\n".join(['  File "💥.py", line 1, in \\ \u2028 "', "\t\x1b[0m\r'%s %(x)s {}"] * 300)
+    row = store.append(begin(store), [new(store, StepFailed("s", 1, "boom"), traceback=text)], change={})
+    assert store.history("r1")[-1].meta == {"traceback": text}
+    assert [recorded.event for recorded in store.load(row, after=2)] == [StepFailed("s", 1, "boom")]
+
+
+def test_many_events_with_much_beside_them_fit_into_an_append(store):
+    """Together they are larger than what one statement of MariaDB's carries."""
+    events = [new(store, StepFailed(f"s{n}", 1, "boom"), traceback="💥" * 15_000) for n in range(100)]
+    store.append(begin(store), events, change={})
+    assert [len(envelope.meta["traceback"]) for envelope in store.history("r1", after=2)] == [15_000] * 100
+
+
+def test_the_traceback_of_what_blocks_a_run_is_kept_on_its_row_alone(store):
+    row = begin(store)
+    change = {"blocked_code": "x", "blocked_traceback": "💥\x00\ud800" + "x" * 16_000}
+    parked = store.park(row, change=change)
+    assert (parked.blocked_code, store.row("r1")) == ("x", parked)
+    if isinstance(store, DjangoEventStore):
+        assert Run.objects.get().blocked_traceback == "💥\\x00\\ud800" + "x" * 16_000
+        store.park(parked, change={"blocked_code": "", "blocked_traceback": ""})
+        assert Run.objects.get().blocked_traceback == ""
 
 
 @pytest.mark.parametrize("event", [StepFailed("s", 1, "a\x00\ud83d"), StepStarted("s\u2028", 2)])

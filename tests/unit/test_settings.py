@@ -61,6 +61,8 @@ def test_every_key_is_optional_and_read_when_it_is_needed() -> None:
         {"DISPATCHER": 3},
         {"OBSERVERS": "shop.observers.Audit"},
         {"OBSERVERS": 3},
+        {"TRACEBACKS": 1},
+        {"TRACEBACKS": "no"},
         {"OBSERVERS": [object()]},
         {"MAX_DEPTH": 257},
         {"DRIVE_SLICE": {"steps": 0}},

@@ -7,6 +7,8 @@ from typing import Any
 
 from rest_framework import serializers
 
+from flow_app.presenting.tracebacks import reveal
+
 
 class Read(serializers.Serializer[Any]):
     """Nothing but reading. The view hands in ``now``, and whether payloads are shown."""
@@ -15,6 +17,10 @@ class Read(serializers.Serializer[Any]):
     def now(self) -> datetime:
         now: datetime = self.context["now"]
         return now
+
+    def reveal_traceback(self, traceback: str) -> str:
+        """Where code failed, as a payload is shown; empty where payloads were not asked for."""
+        return reveal(traceback, redact=self.context["redact"]) if self.context.get("payloads") else ""
 
     def reveal(self, value: Any) -> Any:
         """A payload, redacted; null where it was not asked for."""

@@ -12,21 +12,24 @@ from flow_app.api.schema import field_of
 from flow_app.api.serializers.base import Read
 from flow_app.models import ChildOperation, Event, Progress
 from flow_app.presenting import mask_token
+from flow_app.presenting.tracebacks import TRACEBACK, traceback_in
 
 
 class FlowEvent(Read):
-    """One event. ``data`` is null unless ``include=payload`` asks for it."""
+    """One event. ``data`` is null, and ``meta`` has no ``traceback``, unless ``include=payload`` asks for them."""
 
     sequence = serializers.IntegerField()
     event_id = serializers.UUIDField()
     type = serializers.CharField()
     recorded_at = Instant()
-    meta = serializers.SerializerMethodField(help_text="Who or what caused it.")
+    meta = serializers.SerializerMethodField(help_text="Who or what caused it; of a failed attempt its `traceback`.")
     data = serializers.SerializerMethodField()  # type: ignore[assignment]
 
     def get_meta(self, event: Event) -> dict[str, Any]:
         meta: dict[str, Any] = shown(json.loads(event.meta))
-        return meta
+        meta.pop(TRACEBACK, None)
+        traceback = self.reveal_traceback(traceback_in(event.meta))
+        return {**meta, TRACEBACK: traceback} if traceback else meta
 
     @field_of(AnyJson())
     def get_data(self, event: Event) -> Any:

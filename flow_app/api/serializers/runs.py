@@ -103,11 +103,14 @@ _VERBS = ("cancel", "force_cancel", "terminate", "pause", "unpause", "run_now")
 
 
 class FlowRunDetail(FlowRun):
-    """A run by itself. ``input`` and ``output`` are null unless ``include=payload`` asks for them."""
+    """A run by itself. ``input``, ``output`` and ``traceback`` are null unless ``include=payload`` asks for them."""
 
     links = serializers.SerializerMethodField(help_text="Addresses of what belongs to it, and of its verbs.")
     input = serializers.SerializerMethodField()
     output = serializers.SerializerMethodField()
+    traceback = serializers.SerializerMethodField(
+        help_text="Where the code failed that blocks it, or that has ended it; null where there is none."
+    )
 
     def get_error(self, run: Run) -> str:
         return clean_text(run.error)
@@ -123,3 +126,6 @@ class FlowRunDetail(FlowRun):
     @field_of(AnyJson())
     def get_output(self, run: Run) -> Any:
         return self.reveal(plain_tree(self.context["ends"].get("output")))
+
+    def get_traceback(self, run: Run) -> str | None:
+        return self.reveal_traceback(self.context["traceback"]) or None

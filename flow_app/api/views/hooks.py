@@ -40,7 +40,7 @@ class HookList(FlowView):
     )
     def get(self, request: Request, **kwargs: Any) -> Response:
         hooks = Hook.objects.using(self.using).active().filter(run__in=self.visible_runs())
-        return self.page_of(hooks.select_related("run"), FlowHookDetail)
+        return self.page_of(hooks.with_runs(), FlowHookDetail)
 
 
 class HookDetail(FlowView):
@@ -96,7 +96,7 @@ class HookDetail(FlowView):
         """The hook that the address names. Raises Http404, also for one that is not for the caller to see."""
         hooks = Hook.objects.using(self.using).with_id(self.kwargs["hook_id"])
         runs = self.visible_runs().with_id(self.kwargs["run_id"])
-        hook = hooks.filter(run__in=runs).select_related("run").first()
+        hook = hooks.filter(run__in=runs).with_runs().first()
         if hook is None:
             raise Http404
         self.check_object_permissions(self.request, hook.run)

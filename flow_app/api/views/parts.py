@@ -102,7 +102,7 @@ class RunHooks(FlowView):
         responses={200: FlowHookDetail(many=True), **problems(400, 404)},
     )
     def get(self, request: Request, **kwargs: Any) -> Response:
-        hooks = self.find_run().hooks.select_related("run")
+        hooks = self.find_run().hooks.with_runs()
         return self.page_of(hooks if self.shows_payloads else hooks.defer("received"), FlowHookDetail)
 
 

@@ -27,6 +27,7 @@ from flow_app.api.views.base import FlowView
 from flow_app.api.views.parameters import INCLUDE
 from flow_app.models import Run
 from flow_app.presenting import ends_of, glance, look
+from flow_app.presenting.tracebacks import traceback_of
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}", re.ASCII)
 
@@ -38,12 +39,13 @@ class RunView(FlowView):
     serializer_class = FlowRunDetail
 
     def detail(self, run: Run, *, payloads: bool = False) -> dict[str, Any]:
-        """The run by itself, with what it waits for; and its input and output, if they are asked for."""
+        """The run by itself, with what it waits for; and what went in, came out and failed, if that is asked for."""
         waiting = look(run)
         context = self.reading(
             waiting={} if waiting is None else {run.pk: waiting},
             payloads=payloads,
             ends=ends_of(run) if payloads else {},
+            traceback=traceback_of(run) if payloads else "",
         )
         return dict(FlowRunDetail(run, context=context).data)
 
