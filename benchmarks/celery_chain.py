@@ -54,7 +54,7 @@ app.conf.update(
 )
 
 
-bell = redis.Redis.from_url(os.environ["BROKER"])
+bell = redis.Redis.from_url(os.environ["BROKER"], socket_timeout=None)
 
 
 def ring(envelope: Any, **signal: object) -> None:
@@ -193,7 +193,6 @@ def start_worker() -> subprocess.Popen[bytes]:
         "--loglevel=ERROR",
         "--without-gossip",
         "--without-mingle",
-        *os.environ.get("WORKER_OPTS", "").split(),
     ]
     return subprocess.Popen([*command, *options], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
 
