@@ -53,7 +53,7 @@ class StepOut:
     """An attempt that was sent. ``token`` is the fence: it changes with every worker that takes the attempt over.
 
     ``held``: a worker has it, and is alive as far as one knows. ``timed_out``: its time is over. ``late``: it ran when
-    the run was asked to stop.
+    the run was asked to stop. Of the ``run`` of an attempt that was taken unseen, there is the identity and no more.
     """
 
     key: int

@@ -63,6 +63,16 @@ def _spec_text(spec: WorkflowSpec) -> str:
     return Payload(spec.to_tree()).text
 
 
+@lru_cache(maxsize=256)
+def _policy(text: str) -> RetryPolicy:
+    return RetryPolicy.from_tree(json.loads(text))
+
+
+@lru_cache(maxsize=256)
+def _spec(text: str) -> WorkflowSpec:
+    return WorkflowSpec.from_tree(json.loads(text))
+
+
 def step_out(values: Sequence[Any]) -> StepOut:
     held, timed_out, *values = values
     key, step_id, attempt, token, deliveries, late, name, given, retry, spec, queue, timeout, *run = values
@@ -78,8 +88,8 @@ def step_out(values: Sequence[Any]) -> StepOut:
         late=bool(late),
         step_name=name,
         input=read_payload(given),
-        retry=RetryPolicy.from_tree(json.loads(retry)),
-        spec=WorkflowSpec.from_tree(json.loads(spec)),
+        retry=_policy(retry),
+        spec=_spec(spec),
         queue=queue,
         timeout=None if timeout is None else timeout * _MILLISECOND,
     )
