@@ -270,7 +270,9 @@ def test_the_time_of_an_attempt_that_is_over_does_not_begin_again(broker, monkey
     broker.engine.start("w", run_id="r")
     broker.drive()
     with monkeypatch.context() as patch:
-        patch.setattr("flow_app.engine.remote.settle", lambda *args: None)  # two workers that die before the commit
+        patch.setattr(
+            "flow_app.engine.remote.settle", lambda *args, **how: None
+        )  # two workers that die before the commit
         broker.deliver("s")
         over = StepExecution.objects.get().times_out_at
         broker.pass_time(1)
