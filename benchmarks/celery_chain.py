@@ -1,6 +1,7 @@
 """Ten steps: a durable run against a Celery chain, and a batch against a chord, on the same worker in one sitting.
 
-    celery_chain.py [--database postgres://...] [--broker redis://...] [--pool prefork] [--concurrency 2] [--rounds 5]
+    celery_chain.py [--database postgres://...] [--broker redis://...] [--pool prefork] [--concurrency 2]
+                    [--prefetch 4] [--rounds 5]
 
 Both sides do nothing in their ten steps. Celery keeps results in Redis, as chains and chords need it; flow_app keeps
 every step in the database, in one of the script's own that is dropped at the end. Both tell the waiting client through
@@ -190,6 +191,7 @@ def start_worker() -> subprocess.Popen[bytes]:
     options = [
         f"--pool={args.pool}",
         f"--concurrency={args.concurrency}",
+        f"--prefetch-multiplier={args.prefetch}",
         "--loglevel=ERROR",
         "--without-gossip",
         "--without-mingle",
@@ -226,6 +228,7 @@ if __name__ == "__main__":
     parser.add_argument("--broker", default=os.environ["BROKER"])
     parser.add_argument("--pool", default="prefork")
     parser.add_argument("--concurrency", type=int, default=2)
+    parser.add_argument("--prefetch", type=int, default=4, help="as Celery has it; the example project has 1")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     os.environ["BROKER"] = args.broker
