@@ -20,7 +20,10 @@ RUN_FIELDS = ("id", *_FIELDS[1:])
 _AT = {name: index for index, name in enumerate(_FIELDS)}
 _values_of = attrgetter(*_FIELDS)
 _INSTANTS = frozenset({"timer_at", "wake_at", "lease_expires_at", "blocked_since", "paused_at", "finished_at"})
-_LIMITS = {"error": 100_000, "blocked_text": 10_000, "progress_message": 10_000, "blocked_code": 100, "wake_reason": 20}
+_LIMITS = {
+    "error": 100_000, "blocked_text": 10_000, "progress_message": 10_000, "blocked_code": 100, "paused_by": 200,
+    "wake_reason": 20,
+}  # fmt: skip
 _COUNTS = frozenset({"progress_completed", "progress_total"})
 _MAX_BIGINT = 2**63 - 1
 

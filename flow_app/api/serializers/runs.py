@@ -59,6 +59,7 @@ class FlowRun(Read):
     steps_out = serializers.IntegerField(help_text="Steps that are with the workers.")
     blocked = serializers.SerializerMethodField()
     paused_at = Instant(allow_null=True)
+    paused_by = Text(help_text="Who paused it, if that was said.")
     progress = serializers.SerializerMethodField(help_text="The latest progress.")
     last_sequence = serializers.IntegerField(help_text="The number of its last event.")
     created_at = Instant()
