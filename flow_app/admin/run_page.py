@@ -25,7 +25,7 @@ from flow_app.admin.run_parts import (
     read_progress,
 )
 from flow_app.core.snapshot import RunStatus
-from flow_app.models import Event, Run, StepExecution
+from flow_app.models import Event, Hook, Run, StepExecution
 from flow_app.presenting import Badge, Excerpt, badges, ends_of, excerpt_of, headline, look, why
 from flow_app.presenting.marks import read_marks
 from flow_app.presenting.payloads import Redact, cut
@@ -68,7 +68,15 @@ class RunPage:
     history_query: str
 
 
-def read_page(run: Run, *, asked: QueryDict, visible: QuerySet[Run], shows_payloads: bool, redact: Redact) -> RunPage:
+def read_page(
+    run: Run,
+    *,
+    asked: QueryDict,
+    visible: QuerySet[Run],
+    visible_hooks: QuerySet[Hook],
+    shows_payloads: bool,
+    redact: Redact,
+) -> RunPage:
     """Everything on the page of a run. ``asked`` is its query string, ``visible`` the runs that the user may see."""
     now = datetime.now(UTC)
     waiting = look(run)
@@ -91,7 +99,7 @@ def read_page(run: Run, *, asked: QueryDict, visible: QuerySet[Run], shows_paylo
         is_picture_whole=run.last_sequence <= MARKS,
         history=read_history(run, upto=upto, redact=redact if shows_payloads else None),
         executions=read_executions(run) if run.steps_out else [],
-        hooks=read_hooks(run, redact=redact if shows_payloads else None),
+        hooks=read_hooks(visible_hooks, run, redact=redact if shows_payloads else None),
         progress=read_progress(run),
         children=read_children(run, visible=visible),
         parents=read_parents(run, visible=visible),

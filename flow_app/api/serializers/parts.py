@@ -78,7 +78,7 @@ class FlowChildOperation(Read):
     reference_id = Text()
     kind = serializers.SerializerMethodField()
     operation_id = serializers.SerializerMethodField()
-    flow_run_id = serializers.CharField(allow_null=True)
+    flow_run_id = serializers.SerializerMethodField(help_text="The run that it links to, if that is yours to see.")
     metadata = serializers.SerializerMethodField()
 
     def get_kind(self, row: ChildOperation) -> str:
@@ -86,6 +86,10 @@ class FlowChildOperation(Read):
 
     def get_operation_id(self, row: ChildOperation) -> str:
         return str(plain(row.body)["operation_id"])
+
+    def get_flow_run_id(self, row: ChildOperation) -> str | None:
+        """One that was linked just now was looked up before."""
+        return row.flow_run_id if getattr(row, "shows_target", True) else None
 
     @field_of(AnyJson())
     def get_metadata(self, row: ChildOperation) -> Any:

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from flow_app import HookMetadata, WorkflowProgress, get_engine, workflow
-from flow_app.admin import RunAdmin
+from flow_app.admin import HookAdmin, RunAdmin
 from flow_app.models import Hook, Run, StepExecution
 from flow_app.templatetags.flow_app_moments import moment
 from tests.admin.looking import stories
@@ -64,6 +64,24 @@ def test_who_may_not_see_payloads_sees_all_but_them(viewer):
     assert "a-secret" not in text
     assert "hook_received" in text
     assert "by grace" in text
+
+
+@pytest.mark.parametrize(("person", "sees"), [("viewer", False), ("boss", True)])
+def test_hooks_are_shown_to_who_may_see_hooks(request, person, sees):
+    run, client = stories.run_of("order"), request.getfixturevalue(person)
+    begin = Hook.objects.get(run=run).token_digest.removeprefix("sha256:")[:8]
+    for url in (stories.page(run), stories.live(run)):
+        response = client.get(url)
+        assert bool(response.context["page"].hooks) is sees
+        text = response.content.decode()
+        assert [begin in text, "order:7" in text, "<h2>Hooks" in text] == [sees] * 3
+
+
+def test_a_project_that_shows_some_hooks_shows_no_others_on_the_page_of_a_run(boss, monkeypatch):
+    run = stories.many_hooks(3)
+    few = Hook.objects.exclude(hook_id="h1")
+    monkeypatch.setattr(HookAdmin, "get_queryset", lambda admin, request: few)
+    assert [hook.hook_id for hook in boss.get(stories.page(run)).context["page"].hooks] == ["h2", "h0"]
 
 
 def test_values_named_like_secrets_are_never_shown(boss):
@@ -218,6 +236,15 @@ def test_the_live_part_comes_when_something_has_changed(boss):
     assert "Completed" in text
     assert "<html" not in text
     assert "data-flow-live" not in text
+
+
+def test_who_paused_a_run_is_said(boss):
+    run = stories.run_of("order")
+    get_engine().pause(run.run_id, actor="<b>grace</b>")
+    text = shown(boss, run)
+    assert "by &lt;b&gt;grace&lt;/b&gt;." in text
+    get_engine().unpause(run.run_id)
+    assert "grace" not in shown(boss, run)
 
 
 def test_pausing_changes_the_live_part_though_it_is_no_event(boss):
