@@ -183,6 +183,10 @@ _SAY = {"hook": _say_hook, "timer": _say_timer, "retry": _say_retry}
 
 def _moved_by(waiting: Waiting, *, now: datetime) -> str:
     until = None if waiting.until is None else when(waiting.until, now=now)
+    if waiting.is_approval:
+        if until is None:
+            return _("A decision moves it on.")
+        return _("A decision moves it on, or its deadline %(until)s.") % {"until": until}
     if waiting.kind == "hook":
         if until is None:
             return _("An answer to the hook moves it on.")
