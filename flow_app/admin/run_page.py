@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 from zlib import crc32
 
@@ -37,6 +38,7 @@ MARKS = 10_000
 #: Names in the query string: a page of the timeline, and the event that the history begins at.
 LANES, UPTO = "lanes", "upto"
 
+_LABELS = 100
 _DRAWN = ("run_progress_recorded", "child_operation_linked")
 
 
@@ -90,7 +92,7 @@ def read_page(
         badges=badges(run, now=now),
         headline=headline(run, waiting, now=now),
         why=why(run, waiting, now=now),
-        labels=_object(run.labels),
+        labels=dict(islice(_object(run.labels).items(), _LABELS)),
         error=cut(run.error) if run.error else None,
         input=_payload(ends, "input", redact),
         output=_payload(ends, "output", redact),

@@ -187,13 +187,13 @@ def test_a_link_to_a_run_that_is_not_for_the_user_does_not_name_it(api: APIClien
     assert [(row["reference_id"], row["flow_run_id"]) for row in rows] == [("blue", None), ("other", "other")]
 
 
-@pytest.mark.parametrize("filter", ["workflow=approval", "subject=order:7", "label=team:red"])
-def test_who_may_not_see_runs_does_not_ask_what_the_hooks_runs_are_about(client_with, engine, filter: str) -> None:
+@pytest.mark.parametrize("asked", ["workflow=approval", "subject=order:7", "label=team:red"])
+def test_who_may_not_see_runs_does_not_ask_what_the_hooks_runs_are_about(client_with, engine, asked: str) -> None:
     engine.start("approval", run_id="r1", subject="order:7", labels={"team": "red"})
     approver = client_with("view_hook", "resume_hook")
     assert len(get(approver, "hooks").json()["results"]) == 1
-    refused(get(approver, f"hooks?{filter}"), 403, "permission_denied")
-    assert len(get(client_with("view_hook", "view_run", name="eve"), f"hooks?{filter}").json()["results"]) == 1
+    refused(get(approver, f"hooks?{asked}"), 403, "permission_denied")
+    assert len(get(client_with("view_hook", "view_run", name="eve"), f"hooks?{asked}").json()["results"]) == 1
 
 
 def test_who_paused_a_run_is_said(api: APIClient, engine) -> None:
