@@ -145,14 +145,15 @@ class _Scale:
         return LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT)
 
     def shows(self, at: datetime) -> bool:
-        return self.start <= at <= self.start + self.length
+        return timedelta(0) <= at - self.start <= self.length
 
     def ticks(self) -> list[Line]:
         anchors = ["start", *["middle"] * (_TICKS - 2), "end"]
         lines = [Line(px(LEFT), when(self.start, now=self.now), "start")]
         for index in range(1, _TICKS):
-            at = self.length * (index / (_TICKS - 1))
-            lines.append(Line(px(self.x(self.start + at)), f"+{lasting(at)}", anchors[index]))
+            share = index / (_TICKS - 1)
+            x = LEFT + share * (WIDTH - LEFT - RIGHT)
+            lines.append(Line(px(x), f"+{lasting(self.length * share)}", anchors[index]))
         return lines
 
 
