@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
-from django.db.models import Model, QuerySet
 from rest_framework.exceptions import NotFound
 from rest_framework.pagination import Cursor, CursorPagination
 from rest_framework.request import Request
-
-M = TypeVar("M", bound=Model)
 
 _DIGITS = 18  # no key has more
 
@@ -37,8 +34,8 @@ class Newest(FlowCursor):
     table from its new end, at which old versions and builds have no runs.
     """
 
-    def paginate_queryset(self, queryset: QuerySet[M], request: Request, view: Any = None) -> list[M] | None:
-        keys = super().paginate_queryset(queryset.select_related(None).only("pk"), request, view)
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
+        keys: Any = super().paginate_queryset(queryset.select_related(None).only("pk"), request, view)
         if keys is None:
             return None
         found = queryset.model._default_manager.using(queryset.db).in_bulk([row.pk for row in keys])

@@ -1,4 +1,4 @@
-"""Answers and the JSON Schema that their hook declares: right whatever the size, and bounded in what is kept of errors."""
+"""Answers and the JSON Schema that their hook declares: right whatever the size, and few errors are kept."""
 
 from __future__ import annotations
 

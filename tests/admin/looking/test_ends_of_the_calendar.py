@@ -80,9 +80,9 @@ def test_every_page_shows_them(boss, at, paused):
         "/admin/flow_app/hook/", "/admin/flow_app/hook/?state=all", f"/admin/flow_app/hook/{hook.pk}/change/",
         f"/admin/flow_app/run/{run.pk}/act/cancel/", f"/admin/flow_app/hook/{hook.pk}/act/answer/",
     ]  # fmt: skip
-    for name in ("created_at", "finished_at"):
-        for how in ("gte", "lt"):
-            urls.append(stories.runs(f"?{name}__{how}={at.isoformat().replace('+', '%2B')}"))
+    asked = at.isoformat().replace("+", "%2B")
+    names = [f"{name}__{how}" for name in ("created_at", "finished_at") for how in ("gte", "lt")]
+    urls += [stories.runs(f"?{name}={asked}") for name in names]
     for url in urls:
         assert boss.get(url).status_code == 200, url
 
