@@ -40,6 +40,25 @@ class InstantFilter(filters.IsoDateTimeFilter):
     field_class = _InstantField
 
 
+class _YesNoField(forms.TypedChoiceField):
+    """True, false or not asked; the framework's own takes all else for not asked."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        choices = [("", "---"), ("true", gettext_lazy("Yes")), ("false", gettext_lazy("No"))]
+        super().__init__(choices=choices, coerce=lambda text: text == "true", empty_value=None, **kwargs)
+
+    def to_python(self, value: Any) -> str:
+        text = super().to_python(value).lower()
+        return {"1": "true", "0": "false"}.get(text, text)
+
+
+class YesNoFilter(filters.BooleanFilter):
+    field_class = _YesNoField
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(widget=forms.Select, **kwargs)
+
+
 class RunFilters(filters.FilterSet):
     """Which runs."""
 
@@ -50,8 +69,8 @@ class RunFilters(filters.FilterSet):
     subject = filters.CharFilter(**_TEXT, help_text=gettext_lazy("The business object, exactly."))
     label = filters.CharFilter(method="with_labels", help_text=gettext_lazy("`name:value`; several must all fit."))
     run_id = filters.CharFilter(lookup_expr="startswith", max_length=128, help_text=gettext_lazy("How its id begins."))
-    blocked = filters.BooleanFilter(method="only_blocked", help_text=gettext_lazy("Does an error stop it?"))
-    overdue = filters.BooleanFilter(method="only_overdue", help_text=gettext_lazy("Was it due, and nobody came?"))
+    blocked = YesNoFilter(method="only_blocked", help_text=gettext_lazy("Does an error stop it?"))
+    overdue = YesNoFilter(method="only_overdue", help_text=gettext_lazy("Was it due, and nobody came?"))
     created_after = InstantFilter(field_name="created_at", lookup_expr="gte")
     created_before = InstantFilter(field_name="created_at", lookup_expr="lt")
     finished_after = InstantFilter(field_name="finished_at", lookup_expr="gte")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rest_framework.exceptions import NotFound
+from django.utils.translation import gettext as _
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import Cursor, CursorPagination
 from rest_framework.request import Request
 
@@ -18,6 +19,13 @@ class FlowCursor(CursorPagination):
     max_page_size = 200
     page_size_query_param = "page_size"
     ordering = "-id"
+
+    def get_page_size(self, request: Request) -> int | None:
+        """As asked, and no more than the most. The framework would ignore what is no size."""
+        text = request.query_params.get(self.page_size_query_param)
+        if text is not None and not (text.isascii() and text.isdigit() and 0 < len(text) <= _DIGITS and int(text)):
+            raise ValidationError({self.page_size_query_param: [_("Send a number from 1 on.")]}, code="invalid")
+        return super().get_page_size(request)
 
     def decode_cursor(self, request: Request) -> Cursor | None:
         cursor = super().decode_cursor(request)
