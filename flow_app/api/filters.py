@@ -48,7 +48,7 @@ class _YesNoField(forms.TypedChoiceField):
         super().__init__(choices=choices, coerce=lambda text: text == "true", empty_value=None, **kwargs)
 
     def to_python(self, value: Any) -> str:
-        text = super().to_python(value).lower()
+        text = str(super().to_python(value)).lower()
         return {"1": "true", "0": "false"}.get(text, text)
 
 
