@@ -77,7 +77,8 @@ FROM (
 HOOKS = """
 INSERT INTO flow_app_hook (
     run_id, hook_id, hook_key, token_digest, active_token_digest, metadata, kind, status, created_at, resolved_by)
-SELECT id, 'approval', 'k', 'd' || id, 'd' || id, '{"kind":"human_approval"}', 'human_approval', 'active', created_at, ''
+SELECT id, 'approval', 'k', 'd' || id, 'd' || id, '{"kind":"human_approval"}', 'human_approval', 'active', created_at,
+    ''
 FROM flow_app_run WHERE active_hooks > 0
 """
 LABELS = """
