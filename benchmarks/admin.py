@@ -50,7 +50,7 @@ RUNS = """
 INSERT INTO flow_app_run (
     run_id, run_key, workflow, version, build, subject, labels, status, outcome, error, last_sequence, open_waits,
     active_hooks, pending_retries, timer_at, wake_at, wake_reason, dispatches, lease_epoch, lost_leases, steps_out,
-    steps_awaited, paused_at, blocked_code, blocked_text, blocked_traceback, blocked_since, blocked_count,
+    steps_awaited, paused_at, paused_by, blocked_code, blocked_text, blocked_traceback, blocked_since, blocked_count,
     progress_completed, progress_total, progress_message, created_at, finished_at)
 SELECT name, encode(sha256(name::bytea), 'hex'), 'workflow-' || n %% 20, (n * 5 / %(runs)s + 1)::text,
     'build-' || n * 10 / %(runs)s, 'order:' || n %% 50000, '{}', status,
@@ -59,7 +59,7 @@ SELECT name, encode(sha256(name::bytea), 'hex'), 'workflow-' || n %% 20, (n * 5 
         WHEN timed THEN timer WHEN late THEN now() - interval '1 hour'
         WHEN NOT ended AND NOT hooked THEN now() + interval '30 seconds' END,
     CASE WHEN ended THEN 'ended' WHEN timed THEN 'timer' WHEN hooked THEN 'hook' WHEN n %% 97 = 0 THEN 'no_worker'
-        ELSE 'dispatched' END, 0, 1, 0, 0, '', CASE WHEN hooked AND n %% 5000 = 1 THEN now() END,
+        ELSE 'dispatched' END, 0, 1, 0, 0, '', CASE WHEN hooked AND n %% 5000 = 1 THEN now() END, '',
     CASE WHEN blocked THEN 'runtime' ELSE '' END, CASE WHEN blocked THEN repeat('Cannot. ', 200) ELSE '' END,
     CASE WHEN blocked THEN repeat('  File ', 2000) ELSE '' END, CASE WHEN blocked THEN now() END, 0, n %% 5, 5, '',
     born, CASE WHEN ended THEN born + interval '3 minutes' END
@@ -77,8 +77,9 @@ FROM (
 """
 HOOKS = """
 INSERT INTO flow_app_hook (
-    run_id, hook_id, hook_key, token_digest, active_token_digest, metadata, status, created_at, resolved_by)
-SELECT id, 'approval', 'k', 'd' || id, 'd' || id, '{"kind":"human_approval"}', 'active', created_at, ''
+    run_id, hook_id, hook_key, token_digest, active_token_digest, metadata, kind, status, created_at, resolved_by)
+SELECT id, 'approval', 'k', 'd' || id, 'd' || id, '{"kind":"human_approval"}', 'human_approval', 'active', created_at,
+    ''
 FROM flow_app_run WHERE active_hooks > 0
 """
 LABELS = """

@@ -48,9 +48,9 @@ FILL_RUNS = """
 INSERT INTO flow_app_run (
     run_id, run_key, workflow, version, subject, labels, status, outcome, error, last_sequence, open_waits,
     active_hooks, pending_retries, timer_at, wake_at, wake_reason, dispatches, lease_epoch, lost_leases, blocked_code,
-    blocked_text, blocked_traceback, blocked_count, progress_message, created_at, steps_out, steps_awaited)
+    blocked_text, blocked_traceback, blocked_count, progress_message, created_at, steps_out, steps_awaited, paused_by)
 SELECT 'run-' || n, encode(sha256(('run-' || n)::bytea), 'hex'), 'reminder', '1', 'order:' || n, '{}', 'suspended', '',
-    '', 3, 1, 0, 0, at, at, 'timer', 0, 1, 0, '', '', '', 0, '', now(), 0, ''
+    '', 3, 1, 0, 0, at, at, 'timer', 0, 1, 0, '', '', '', 0, '', now(), 0, '', ''
 FROM (SELECT n, now() + interval '1 hour' + n * interval '1 second' AS at FROM generate_series(1, %s) AS n) AS waits
 """
 FILL_STEPS = """

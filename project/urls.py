@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.templatetags.static import static
 from django.urls import include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView
@@ -14,4 +15,6 @@ urlpatterns = [
     path("api/flow/", include("flow_app.api.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api-auth/", include("rest_framework.urls")),
+    # For Django's own pages, which name no icon: browsers ask for this one then.
+    path("favicon.ico", RedirectView.as_view(url=static("flow_app/icon.svg"))),
 ]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.paginator import Paginator
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, reverse
@@ -17,14 +17,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from flow_app.admin import inbox_search
 from flow_app.admin.acts import ActsMixin, hook_buttons
 from flow_app.admin.acts.catalogue import HOOK_ACTS
 from flow_app.admin.acts.standing import standing
 from flow_app.admin.looking import LookingAdmin
-from flow_app.core.payload import dumps
 from flow_app.core.snapshot import HookStatus
-from flow_app.models import Hook, Run, RunLabel
-from flow_app.models.keys import text_key
+from flow_app.models import Hook
 from flow_app.models.run import OPEN
 from flow_app.presenting import excerpt, facts_of, redact, when
 
@@ -101,21 +100,12 @@ class HookAdmin(ActsMixin, LookingAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Exactly these words: the run's subject, label or id, and the hook's own, of hooks that are open.
-
-        Those of runs have an index; the hook's own are in its metadata, which is read of few hooks alone.
-        """
-        term = search_term.strip()
-        if not term:
+        """See :func:`flow_app.admin.inbox_search.find`. A hook's own words are read of the few that are open, alone."""
+        words = search_term.strip()
+        if not words:
             return queryset, False
-        name, equals, value = term.partition("=")
-        runs = Q(run_key=text_key(term)) | Q(subject=term)
-        own = Q(metadata__contains=_member("subject", term))
-        if equals:
-            runs |= Q(pk__in=RunLabel.objects.using(queryset.db).matching(name, value).values("run"))
-            own |= Q(metadata__contains=_member(name, value))
-        found = Q(run__in=Run.objects.using(queryset.db).filter(runs).values("pk"))
-        return queryset.filter(found | own if shows_open(request) else found), False
+        sees_runs = request.user.has_perm("flow_app.view_run")
+        return inbox_search.find(queryset, words, own=shows_open(request), sees_runs=sees_runs), False
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Nobody guesses at payloads and digests by asking which hooks have them."""
@@ -216,8 +206,3 @@ class HookAdmin(ActsMixin, LookingAdmin):
 
 def _when(at: datetime | None) -> str:
     return "" if at is None else when(at, now=datetime.now(UTC))
-
-
-def _member(name: str, value: str) -> str:
-    """The canonical text of one member of a JSON object."""
-    return dumps({name: value})[1:-1]

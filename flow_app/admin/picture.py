@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from flow_app.presenting import lasting, when
 from flow_app.presenting.marks import Mark
+from flow_app.presenting.sentences import first_line
 from flow_app.presenting.timeline import Lane, Span, SpanState, Timeline
 
 #: Lanes on one page, and spans in one lane: what is earlier is told in one sentence.
@@ -62,6 +63,8 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """A lane. ``told`` says of each span what its title says, in one line and in the order of time."""
+
     kind: str
     sign: str
     name: str
@@ -70,6 +73,7 @@ class Row:
     text_y: int
     bars: list[Bar]
     note: str
+    told: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ class Line:
     anchor: str = "middle"
     tone: str = ""
     title: str = ""
+    told: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +145,15 @@ class _Scale:
         return LEFT + min(max(share, 0.0), 1.0) * (WIDTH - LEFT - RIGHT)
 
     def shows(self, at: datetime) -> bool:
-        return self.start <= at <= self.start + self.length
+        return timedelta(0) <= at - self.start <= self.length
 
     def ticks(self) -> list[Line]:
         anchors = ["start", *["middle"] * (_TICKS - 2), "end"]
         lines = [Line(px(LEFT), when(self.start, now=self.now), "start")]
         for index in range(1, _TICKS):
-            at = self.length * (index / (_TICKS - 1))
-            lines.append(Line(px(self.x(self.start + at)), f"+{lasting(at)}", anchors[index]))
+            share = index / (_TICKS - 1)
+            x = LEFT + share * (WIDTH - LEFT - RIGHT)
+            lines.append(Line(px(x), f"+{lasting(self.length * share)}", anchors[index]))
         return lines
 
 
@@ -158,7 +164,8 @@ def _row(lane: Lane, index: int, scale: _Scale) -> Row:
     bars = [_bar(lane, span, y, scale) for span in shown]
     name = lane.name if len(lane.name) <= _NAME else f"{lane.name[: _NAME - 1]}…"
     title = lane.name if lane.detail in ("", lane.name) else f"{lane.name} ({lane.detail})"
-    return Row(lane.kind, _KINDS[lane.kind], name, title, y, y + ROW // 2 + 4, bars, _note(lane, scale))
+    told = [", ".join(_told(span, scale)) for span in sorted(shown, key=lambda span: span.start)]
+    return Row(lane.kind, _KINDS[lane.kind], name, title, y, y + ROW // 2 + 4, bars, _note(lane, scale), told)
 
 
 def _note(lane: Lane, scale: _Scale) -> str:
@@ -182,13 +189,14 @@ def _bar(lane: Lane, span: Span, y: int, scale: _Scale) -> Bar:
         y=px(y + (ROW - height) / 2),
         width=px(width),
         height=str(height),
-        title=_title(lane, span, end, scale),
+        title="\n".join([lane.name, *_told(span, scale)]),
     )
 
 
-def _title(lane: Lane, span: Span, end: datetime, scale: _Scale) -> str:
-    """What hovering tells of a span, line by line."""
-    lines = [f"{lane.name}: {_WORDS[span.state][1]}"]
+def _told(span: Span, scale: _Scale) -> list[str]:
+    """What there is to tell of a span, piece by piece."""
+    lines = [str(_WORDS[span.state][1])]
+    end = scale.now if span.end is None else span.end
     if span.attempt:
         lines.append(_("attempt %(attempt)d") % {"attempt": span.attempt})
     began = when(span.start, now=scale.now)
@@ -200,7 +208,7 @@ def _title(lane: Lane, span: Span, end: datetime, scale: _Scale) -> str:
         lines.append(_("until %(until)s") % {"until": when(span.until, now=scale.now)})
     if span.actor:
         lines.append(_("by %(actor)s") % {"actor": span.actor})
-    return "\n".join([*lines, span.note] if span.note else lines)
+    return [*lines, first_line(span.note)] if span.note else lines
 
 
 def _milestone(mark: Mark, scale: _Scale) -> Line:
@@ -209,8 +217,8 @@ def _milestone(mark: Mark, scale: _Scale) -> Line:
     if mark.actor:
         lines.append(_("by %(actor)s") % {"actor": mark.actor})
     if mark.note:
-        lines.append(mark.note)
-    return Line(px(scale.x(mark.at)), sign, tone=tone, title="\n".join(lines))
+        lines.append(first_line(mark.note))
+    return Line(px(scale.x(mark.at)), sign, tone=tone, title="\n".join(lines), told=", ".join(lines))
 
 
 def px(value: float) -> str:

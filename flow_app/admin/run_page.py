@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 from zlib import crc32
 
@@ -25,7 +26,7 @@ from flow_app.admin.run_parts import (
     read_progress,
 )
 from flow_app.core.snapshot import RunStatus
-from flow_app.models import Event, Run, StepExecution
+from flow_app.models import Event, Hook, Run, StepExecution
 from flow_app.presenting import Badge, Excerpt, badges, ends_of, excerpt_of, headline, look, why
 from flow_app.presenting.marks import read_marks
 from flow_app.presenting.payloads import EXCERPT, Redact, cut
@@ -38,6 +39,7 @@ MARKS = 10_000
 #: Names in the query string: a page of the timeline, and the event that the history begins at.
 LANES, UPTO = "lanes", "upto"
 
+_LABELS = 100
 _DRAWN = ("run_progress_recorded", "child_operation_linked")
 
 
@@ -73,7 +75,15 @@ class RunPage:
     history_query: str
 
 
-def read_page(run: Run, *, asked: QueryDict, visible: QuerySet[Run], shows_payloads: bool, redact: Redact) -> RunPage:
+def read_page(
+    run: Run,
+    *,
+    asked: QueryDict,
+    visible: QuerySet[Run],
+    visible_hooks: QuerySet[Hook],
+    shows_payloads: bool,
+    redact: Redact,
+) -> RunPage:
     """Everything on the page of a run. ``asked`` is its query string, ``visible`` the runs that the user may see."""
     now = datetime.now(UTC)
     waiting = look(run)
@@ -87,7 +97,7 @@ def read_page(run: Run, *, asked: QueryDict, visible: QuerySet[Run], shows_paylo
         badges=badges(run, now=now),
         headline=headline(run, waiting, now=now),
         why=why(run, waiting, now=now),
-        labels=_object(run.labels),
+        labels=dict(islice(_object(run.labels).items(), _LABELS)),
         error=cut(run.error) if run.error else None,
         traceback=ending_of(traceback_of(run), redact=redact, limit=EXCERPT) if shows_payloads else None,
         input=_payload(ends, "input", redact),
@@ -97,7 +107,7 @@ def read_page(run: Run, *, asked: QueryDict, visible: QuerySet[Run], shows_paylo
         is_picture_whole=run.last_sequence <= MARKS,
         history=read_history(run, upto=upto, redact=redact if shows_payloads else None),
         executions=read_executions(run) if run.steps_out else [],
-        hooks=read_hooks(run, redact=redact if shows_payloads else None),
+        hooks=read_hooks(visible_hooks, run, redact=redact if shows_payloads else None),
         progress=read_progress(run),
         children=read_children(run, visible=visible),
         parents=read_parents(run, visible=visible),

@@ -54,9 +54,9 @@ class ChildLine:
     run_id: str
 
 
-def read_hooks(run: Run, *, redact: Redact | None) -> list[HookLine]:
-    """The latest hooks; what they received only for who may see payloads."""
-    rows = _light(Hook.objects.using(run._state.db).filter(run=run.pk), "metadata", "received").order_by("-pk")
+def read_hooks(hooks: QuerySet[Hook], run: Run, *, redact: Redact | None) -> list[HookLine]:
+    """The run's latest hooks among those; what they received only for who may see payloads."""
+    rows = _light(hooks.filter(run=run.pk), "metadata", "received").order_by("-pk")
     return [_hook(hook, redact=redact) for hook in rows[:MOST]]
 
 

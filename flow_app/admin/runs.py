@@ -9,19 +9,20 @@ from urllib.parse import urlencode
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 
-from flow_app import presenting
+from flow_app import conf, presenting
 from flow_app.admin import filters, overview
 from flow_app.admin.acts import RunActsMixin
 from flow_app.admin.changelist import AFTER, BEFORE, RunChangeList
 from flow_app.admin.columns import COLUMNS, RunColumns
 from flow_app.admin.looking import LookingAdmin
 from flow_app.admin.run_page import LANES, UPTO, read_page, version
-from flow_app.models import Run
+from flow_app.models import Hook, Run
 
 #: What the filters by date ask.
 _DATES = frozenset(f"{name}__{how}" for name in ("created_at", "finished_at") for how in ("gte", "lt", "isnull"))
@@ -109,6 +110,7 @@ class RunAdmin(RunActsMixin, RunColumns, LookingAdmin):
             run,
             asked=request.GET,
             visible=self.get_queryset(request),
+            visible_hooks=self._visible_hooks(request),
             shows_payloads=may_see,
             redact=self.redact,
         )
@@ -119,6 +121,14 @@ class RunAdmin(RunActsMixin, RunColumns, LookingAdmin):
             "acts": self.buttons(request, run),
             "live_url": self._page("live", run.pk) + (f"?{urlencode(query)}" if query else ""),
         }
+
+    def _visible_hooks(self, request: HttpRequest) -> QuerySet[Hook]:
+        """The hooks that this user may see: as the admin of hooks has it, where this site has one."""
+        hooks = Hook.objects.using(conf.options().database)
+        if not self.admin_site.is_registered(Hook):
+            return hooks.all() if request.user.has_perm("flow_app.view_hook") else hooks.none()
+        hook_admin = self.admin_site.get_model_admin(Hook)
+        return hook_admin.get_queryset(request) if hook_admin.has_view_permission(request) else hooks.none()
 
     def _run(self, request: HttpRequest, key: str) -> Run:
         """Raises PermissionDenied before anything is looked up, Http404 for a run that is not there."""

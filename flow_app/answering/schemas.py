@@ -7,6 +7,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
+from flow_app.answering.patience import patient
 from flow_app.core.payload import clean_text
 from flow_app.errors import ConfigurationError, HookPayloadError, HookSchemaError
 
@@ -40,7 +41,7 @@ def _errors(hook_id: str, schema: Any, payload: Any) -> Iterable[Any]:
         kind = validators.validator_for(schema, default=validators.Draft202012Validator)
         kind.check_schema(schema)
         # A registry of its own: the default one would fetch what "$ref" names from the network.
-        checker = kind(schema, registry=referencing.Registry(), format_checker=kind.FORMAT_CHECKER)
+        checker = patient(kind)(schema, registry=referencing.Registry(), format_checker=kind.FORMAT_CHECKER)
         return list(islice(checker.iter_errors(payload), _FOUND))
     except Exception as error:  # a schema may be wrong in as many ways as there are keywords
         raise HookSchemaError(hook_id, clean_text(str(error).partition("\n")[0], limit=_LINE)) from error

@@ -10,6 +10,7 @@ from django import forms
 from django.apps import apps
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django_filters import rest_framework as filters
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -39,6 +40,25 @@ class InstantFilter(filters.IsoDateTimeFilter):
     field_class = _InstantField
 
 
+class _YesNoField(forms.TypedChoiceField):
+    """True, false or not asked; the framework's own takes all else for not asked."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        choices = [("", "---"), ("true", gettext_lazy("Yes")), ("false", gettext_lazy("No"))]
+        super().__init__(choices=choices, coerce=lambda text: text == "true", empty_value=None, **kwargs)
+
+    def to_python(self, value: Any) -> str:
+        text = str(super().to_python(value)).lower()
+        return {"1": "true", "0": "false"}.get(text, text)
+
+
+class YesNoFilter(filters.BooleanFilter):
+    field_class = _YesNoField
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(widget=forms.Select, **kwargs)
+
+
 class RunFilters(filters.FilterSet):
     """Which runs."""
 
@@ -46,11 +66,11 @@ class RunFilters(filters.FilterSet):
     workflow = filters.CharFilter(**_TEXT)
     version = filters.CharFilter(**_TEXT)
     build = filters.CharFilter(**_TEXT)
-    subject = filters.CharFilter(**_TEXT, help_text="The business object, exactly.")
-    label = filters.CharFilter(method="with_labels", help_text="`name:value`; several must all fit.")
-    run_id = filters.CharFilter(lookup_expr="startswith", max_length=128, help_text="How its id begins.")
-    blocked = filters.BooleanFilter(method="only_blocked", help_text="Does an error stop it?")
-    overdue = filters.BooleanFilter(method="only_overdue", help_text="Was it due, and nobody came?")
+    subject = filters.CharFilter(**_TEXT, help_text=gettext_lazy("The business object, exactly."))
+    label = filters.CharFilter(method="with_labels", help_text=gettext_lazy("`name:value`; several must all fit."))
+    run_id = filters.CharFilter(lookup_expr="startswith", max_length=128, help_text=gettext_lazy("How its id begins."))
+    blocked = YesNoFilter(method="only_blocked", help_text=gettext_lazy("Does an error stop it?"))
+    overdue = YesNoFilter(method="only_overdue", help_text=gettext_lazy("Was it due, and nobody came?"))
     created_after = InstantFilter(field_name="created_at", lookup_expr="gte")
     created_before = InstantFilter(field_name="created_at", lookup_expr="lt")
     finished_after = InstantFilter(field_name="finished_at", lookup_expr="gte")
@@ -77,8 +97,12 @@ class HookFilters(filters.FilterSet):
     """Which hooks, by their runs."""
 
     workflow = filters.CharFilter(field_name="run__workflow", **_TEXT)
-    subject = filters.CharFilter(field_name="run__subject", **_TEXT, help_text="The run's business object, exactly.")
-    label = filters.CharFilter(method="with_labels", help_text="`name:value` of the run; several must all fit.")
+    subject = filters.CharFilter(
+        field_name="run__subject", **_TEXT, help_text=gettext_lazy("The run's business object, exactly.")
+    )
+    label = filters.CharFilter(
+        method="with_labels", help_text=gettext_lazy("`name:value` of the run; several must all fit.")
+    )
 
     class Meta:
         model = Hook

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.http import QueryDict
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from rest_framework import serializers
 
 from flow_app import conf
@@ -46,10 +47,12 @@ class Labels(serializers.DictField):
 class FlowStart(serializers.Serializer[Any]):
     """A run to be started. The same again, with the same ``run_id`` or ``Idempotency-Key``, is the same run."""
 
-    workflow = Id(help_text="The name it is registered under.")
+    workflow = Id(help_text=gettext_lazy("The name it is registered under."))
     input = AnyJson(required=False, default=None)
-    run_id = RunId(required=False, allow_blank=True, default="", help_text="Made up if it is left out.")
-    subject = Id(required=False, allow_blank=True, default="", help_text="The business object that it is about.")
+    run_id = RunId(required=False, allow_blank=True, default="", help_text=gettext_lazy("Made up if it is left out."))
+    subject = Id(
+        required=False, allow_blank=True, default="", help_text=gettext_lazy("The business object that it is about.")
+    )
     labels = Labels(required=False, default=dict)
 
     def to_internal_value(self, data: Any) -> Any:
@@ -67,7 +70,7 @@ class FlowReason(serializers.Serializer[Any]):
 
     reason = Words(
         required=False, allow_null=True, allow_blank=True, default=None, max_length=_REASON,
-        help_text="Kept with the run.",
+        help_text=gettext_lazy("Kept with the run."),
     )  # fmt: skip
 
     def validate_reason(self, value: str | None) -> str | None:
@@ -78,10 +81,11 @@ class FlowTermination(FlowReason):
     """How a run ends, at once and without clean-up."""
 
     cause = serializers.RegexField(
-        r"^(timeout|host_shutdown)$", help_text="`timeout`, or `host_shutdown` when its host goes away for good."
+        r"^(timeout|host_shutdown)$",
+        help_text=gettext_lazy("`timeout`, or `host_shutdown` when its host goes away for good."),
     )
     deadline = Instant(
-        required=False, allow_null=True, default=None, help_text="Of a timeout: the time that had passed."
+        required=False, allow_null=True, default=None, help_text=gettext_lazy("Of a timeout: the time that had passed.")
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +102,7 @@ class FlowNothing(serializers.Serializer[Any]):
 class FlowAnswer(serializers.Serializer[Any]):
     """The answer to a hook."""
 
-    payload = AnyJson(help_text="Any JSON, as the workflow expects it. `null` is an answer, too.")
+    payload = AnyJson(help_text=gettext_lazy("Any JSON, as the workflow expects it. `null` is an answer, too."))
 
 
 @field_of({"type": "integer", "minimum": 0, "maximum": _U64})
@@ -143,7 +147,7 @@ class FlowChildInput(serializers.Serializer[Any]):
         allow_null=True,
         allow_blank=True,
         default=None,
-        help_text="The run, if it is one of this site.",
+        help_text=gettext_lazy("The run, if it is one of this site."),
     )
     metadata = AnyJson(required=False, default=None)
 

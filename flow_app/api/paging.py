@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rest_framework.exceptions import NotFound
+from django.utils.translation import gettext as _
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import Cursor, CursorPagination
 from rest_framework.request import Request
 
@@ -19,6 +20,13 @@ class FlowCursor(CursorPagination):
     page_size_query_param = "page_size"
     ordering = "-id"
 
+    def get_page_size(self, request: Request) -> int | None:
+        """As asked, and no more than the most. The framework would ignore what is no size."""
+        text = request.query_params.get(self.page_size_query_param)
+        if text is not None and not (text.isascii() and text.isdigit() and 0 < len(text) <= _DIGITS and int(text)):
+            raise ValidationError({self.page_size_query_param: [_("Send a number from 1 on.")]}, code="invalid")
+        return super().get_page_size(request)
+
     def decode_cursor(self, request: Request) -> Cursor | None:
         cursor = super().decode_cursor(request)
         position: Any = None if cursor is None else cursor.position  # text, whatever the stubs say
@@ -28,7 +36,18 @@ class FlowCursor(CursorPagination):
 
 
 class Newest(FlowCursor):
-    """The latest first."""
+    """The latest first.
+
+    Keys are asked for first: an index has them, and so the database walks the index of what is filtered by and not the
+    table from its new end, at which old versions and builds have no runs.
+    """
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
+        keys: Any = super().paginate_queryset(queryset.select_related(None).only("pk"), request, view)
+        if keys is None:
+            return None
+        found = queryset.model._default_manager.using(queryset.db).in_bulk([row.pk for row in keys])
+        return [found[row.pk] for row in keys if row.pk in found]  # retention may have been quicker
 
 
 class Oldest(FlowCursor):

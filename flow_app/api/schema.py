@@ -64,7 +64,19 @@ def problems(*statuses: int) -> dict[Any, Any]:
 
     every = (401, 403, 406, 429)
     media = "application/problem+json"
-    return {(status, media): answer(FlowProblem, _SAYS[status]) for status in sorted({*every, *statuses})}
+    return {_Status((status, media)): answer(FlowProblem, _SAYS[status]) for status in sorted({*every, *statuses})}
+
+
+class _Status(tuple[int, str]):
+    """A status and its media type. As text it is the status: the smallest text is what drf-spectacular goes by.
+
+    By the first answer that it finds so it decides whether a list is answered, and takes filters and pages.
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return str(self[0])
 
 
 _SAYS = {

@@ -81,6 +81,7 @@ class RunRow:
     blocked_since: datetime | None = None
     blocked_count: int = 0
     paused_at: datetime | None = None
+    paused_by: str = ""
 
 
 class RunChange(TypedDict, total=False):
@@ -107,6 +108,7 @@ class RunChange(TypedDict, total=False):
     blocked_since: datetime | None
     blocked_count: int
     paused_at: datetime | None
+    paused_by: str
     progress_completed: int | None
     progress_total: int | None
     progress_message: str

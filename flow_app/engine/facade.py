@@ -227,27 +227,30 @@ class FlowEngine:
 
     # --- operating ----------------------------------------------------------------------------------------------------
 
-    def pause(self, run_id: str) -> bool:
-        """Put an open run to sleep; False when it sleeps already.
+    def pause(self, run_id: str, *, actor: str | None = None) -> bool:
+        """Put an open run to sleep; False when it sleeps already, whoever paused it.
 
         It is not driven, timers and retries keep their time and do not fire, what arrives is kept. A step's body that
         is running ends, and its outcome is recorded; the next one does not start. Raises RunTerminalError.
-        """
-        return operating.pause(self.services, run_id)
 
-    def unpause(self, run_id: str) -> bool:
+        A pause is no event: ``actor`` is kept on the row (``paused_by``) for as long as it lasts. Those of
+        :meth:`unpause` and :meth:`run_now` are told to the log of the process alone.
+        """
+        return operating.pause(self.services, run_id, actor=actor)
+
+    def unpause(self, run_id: str, *, actor: str | None = None) -> bool:
         """Let a paused run go on, at once where something is due; False when it is not paused.
 
         Raises RunTerminalError.
         """
-        return operating.unpause(self.services, run_id)
+        return operating.unpause(self.services, run_id, actor=actor)
 
-    def run_now(self, run_id: str) -> bool:
+    def run_now(self, run_id: str, *, actor: str | None = None) -> bool:
         """Have a run looked at now, blocked or waiting; timers that are not due stay. False when it is being driven.
 
         Raises RunTerminalError, InvalidTransitionError for a paused run, RuntimeBuildUnavailableError.
         """
-        return operating.run_now(self.services, run_id)
+        return operating.run_now(self.services, run_id, actor=actor)
 
     # --- progress and children ----------------------------------------------------------------------------------------
 

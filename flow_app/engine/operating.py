@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from flow_app.core.payload import clean_text
 from flow_app.core.ports import RunRow
 from flow_app.engine import rows
 from flow_app.engine.services import Services
@@ -12,7 +13,7 @@ from flow_app.errors import InvalidTransitionError, RunTerminalError
 logger = logging.getLogger("flow_app.engine")
 
 
-def pause(services: Services, run_id: str) -> bool:
+def pause(services: Services, run_id: str, *, actor: str | None) -> bool:
     """Put an open run to sleep; False when it sleeps already. See :meth:`FlowEngine.pause`."""
     store = services.store
 
@@ -20,16 +21,16 @@ def pause(services: Services, run_id: str) -> bool:
         row = _open(services, run_id, takes_no_more="pauses")
         if row.paused_at is not None:
             return False
-        store.park(row, change=rows.paused(store.clock.now()))
+        store.park(row, change=rows.paused(store.clock.now(), by=actor or ""))
         return True
 
     paused = store.transact(put_to_sleep)
     if paused:
-        logger.info("Run %s is paused", run_id, extra={"run_id": run_id})
+        _log("is paused", run_id, actor)
     return paused
 
 
-def unpause(services: Services, run_id: str) -> bool:
+def unpause(services: Services, run_id: str, *, actor: str | None) -> bool:
     """Let a paused run go on; False when it is not paused. See :meth:`FlowEngine.unpause`."""
     store = services.store
 
@@ -45,14 +46,14 @@ def unpause(services: Services, run_id: str) -> bool:
     row = store.transact(wake)
     if row is None:
         return False
-    logger.info("Run %s is paused no more", run_id, extra={"run_id": run_id})
+    _log("is paused no more", run_id, actor)
     dispatcher = services.dispatcher
     if dispatcher is not None and dispatcher.has_route(row.build):  # else the scheduler says what it waits for
         services.dispatch_drive(run_id, row.build)
     return True
 
 
-def run_now(services: Services, run_id: str) -> bool:
+def run_now(services: Services, run_id: str, *, actor: str | None) -> bool:
     """Have a run looked at now; False when somebody drives it already. See :meth:`FlowEngine.run_now`."""
     store = services.store
 
@@ -70,8 +71,14 @@ def run_now(services: Services, run_id: str) -> bool:
     row = store.transact(make_due)
     if row is None:
         return False
+    _log("is looked at now", run_id, actor)
     services.dispatch_drive(run_id, row.build)
     return True
+
+
+def _log(what: str, run_id: str, actor: str | None) -> None:
+    who = clean_text(actor, limit=200) if actor else "nobody named"
+    logger.info("Run %s %s, by %s", run_id, what, who, extra={"run_id": run_id, "actor": actor})
 
 
 def _open(services: Services, run_id: str, *, takes_no_more: str) -> RunRow:

@@ -134,13 +134,13 @@ def asleep(row: RunRow, change: RunChange) -> RunChange:
     return cast(RunChange, {name: value for name, value in change.items() if name not in ("wake_at", "wake_reason")})
 
 
-def paused(now: datetime) -> RunChange:
+def paused(now: datetime, *, by: str) -> RunChange:
     """Nobody looks at the run; who drives it finds its next append refused."""
-    return RunChange(paused_at=now, wake_at=None, wake_reason=WakeReason.PAUSED, dispatches=0)
+    return RunChange(paused_at=now, paused_by=by, wake_at=None, wake_reason=WakeReason.PAUSED, dispatches=0)
 
 
 def unpaused(row: RunRow) -> RunChange:
-    return RunChange() if row.paused_at is None else RunChange(paused_at=None)
+    return RunChange() if row.paused_at is None else RunChange(paused_at=None, paused_by="")
 
 
 def due(row: RunRow, *, now: datetime) -> RunChange:

@@ -20,14 +20,15 @@ class RunsCommand(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("run_ids", nargs="+", metavar="run_id")
+        parser.add_argument("--actor", help="Who does it: kept with a paused run, and told to the log.")
         parser.add_argument("--database", help="Database alias; default: FLOW_APP['DATABASE'].")
 
-    def handle(self, *args: Any, run_ids: list[str], database: str | None, **options: Any) -> None:
+    def handle(self, *args: Any, run_ids: list[str], actor: str | None, database: str | None, **options: Any) -> None:
         act = getattr(get_engine(database), self.verb)
         refused = 0
         for run_id in run_ids:
             try:
-                self.stdout.write(f"{run_id}: {self.done if act(run_id) else self.nothing_to_do}")
+                self.stdout.write(f"{run_id}: {self.done if act(run_id, actor=actor) else self.nothing_to_do}")
             except FlowError as error:
                 self.stderr.write(f"{run_id}: {error}")
                 refused += 1

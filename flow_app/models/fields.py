@@ -55,7 +55,10 @@ class UtcDateTimeField(models.DateTimeField):  # type: ignore[type-arg]
         return as_utc(value)
 
     def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
-        """Without USE_TZ the PostgreSQL driver returns local time, in which an hour may stand for two."""
-        if compiler.connection.vendor == "postgresql" and not settings.USE_TZ:
+        """Without USE_TZ the PostgreSQL driver returns local time: an hour may stand for two, and some for none.
+
+        What a subquery selects is left to the query around it: the same again would undo it.
+        """
+        if compiler.connection.vendor == "postgresql" and not settings.USE_TZ and not compiler.query.subquery:
             sql = f"({sql}) AT TIME ZONE 'UTC'"
         return sql, params

@@ -8,10 +8,17 @@ from typing import Self
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from flow_app.core.payload import Payload, clean_text
 from flow_app.core.snapshot import HookStatus
 from flow_app.models.fields import UtcDateTimeField
 from flow_app.models.keys import text_key
 from flow_app.models.run import OPEN, Run
+
+
+def kind_of(metadata: Payload) -> str:
+    """What kind of hook it is, as the metadata says; "" for metadata in a form of the workflow's own."""
+    kind = metadata.tree.get("kind") if isinstance(metadata.tree, dict) else None
+    return clean_text(kind, limit=200) if isinstance(kind, str) else ""
 
 
 class HookQuerySet(models.QuerySet["Hook"]):
@@ -47,6 +54,7 @@ class Hook(models.Model):
     token_digest = models.CharField(max_length=80)
     active_token_digest = models.CharField(max_length=80, null=True)  # noqa: DJ001 - see above
     metadata = models.TextField()
+    kind = models.CharField(max_length=200, default="")
     created_at = UtcDateTimeField(null=True)
     expires_at = UtcDateTimeField(null=True)
     status = models.CharField(max_length=20)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from flow_app.core.payload import clean_text
 
 APPROVAL = "human_approval"
+#: Labels that lists and pages show.
+_LABELS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,12 @@ def facts_of(metadata: str | None) -> HookFacts:
     return HookFacts(
         kind=_text(tree.get("kind")),
         subject=_text(tree.get("subject")),
-        labels={_text(name): _text(value) for name, value in labels.items()} if isinstance(labels, dict) else {},
+        labels={_text(name): _text(value) for name, value in _first(labels)} if isinstance(labels, dict) else {},
     )
+
+
+def _first(labels: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    return islice(labels.items(), _LABELS)
 
 
 def tree_of(text: str | None) -> Any:

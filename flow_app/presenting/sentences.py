@@ -23,7 +23,7 @@ def headline(run: Run, waiting: Waiting | None, *, now: datetime) -> str:
     if RunStatus(run.status).is_terminal:
         return _ending(run, now=now)
     if run.paused_at is not None:
-        return _("Paused since %(since)s.") % {"since": when(run.paused_at, now=now)}
+        return _paused(run.paused_at, run.paused_by, now=now)
     if run.blocked_code:
         return _blocked(run, now=now)
     if run.status == RunStatus.CANCELLING and waiting is None:
@@ -86,6 +86,11 @@ def _ending(run: Run, *, now: datetime) -> str:
 
 
 # --- open runs ------------------------------------------------------------------------------------------------------
+
+
+def _paused(at: datetime, by: str, *, now: datetime) -> str:
+    text = _("Paused since %(since)s, by %(who)s.") if by else _("Paused since %(since)s.")
+    return text % {"since": when(at, now=now), "who": by}
 
 
 def _blocked(run: Run, *, now: datetime) -> str:
@@ -178,6 +183,10 @@ _SAY = {"hook": _say_hook, "timer": _say_timer, "retry": _say_retry}
 
 def _moved_by(waiting: Waiting, *, now: datetime) -> str:
     until = None if waiting.until is None else when(waiting.until, now=now)
+    if waiting.is_approval:
+        if until is None:
+            return _("A decision moves it on.")
+        return _("A decision moves it on, or its deadline %(until)s.") % {"until": until}
     if waiting.kind == "hook":
         if until is None:
             return _("An answer to the hook moves it on.")

@@ -10,7 +10,7 @@ from django.db.models import OuterRef, Subquery
 
 from flow_app.core.snapshot import HookStatus, RunStatus
 from flow_app.models import Event, Hook, Run
-from flow_app.presenting.hook_facts import facts_of
+from flow_app.presenting.hook_facts import APPROVAL
 from flow_app.presenting.marks import Mark, read_marks
 
 _OPENING = ("wait_created", "step_retrying")
@@ -23,7 +23,7 @@ class Waiting:
     """The first thing that a run waits for. ``others`` counts what else is open.
 
     ``kind`` is hook, timer or retry; ``name`` may be "" where only a glance was taken, and ``since`` is then when the
-    run last changed (for a hook: when it was opened). ``is_approval``: it asks people; a glance does not tell.
+    run last changed (for a hook: when it was opened). ``is_approval``: it asks people.
     """
 
     kind: str
@@ -44,18 +44,23 @@ def glance(runs: Iterable[Run]) -> dict[int, Waiting]:
     using = next(iter(waiting.values()))._state.db
     hooks = Hook.objects.using(using).filter(run=OuterRef("pk"), status=HookStatus.ACTIVE.value).order_by("pk")
     last = Event.objects.using(using).filter(run=OuterRef("pk"), sequence=OuterRef("last_sequence"))
-    columns = [Subquery(hooks.values(name)[:1]) for name in ("hook_id", "created_at", "expires_at")]
+    columns = [Subquery(hooks.values(name)[:1]) for name in ("hook_id", "kind", "created_at", "expires_at")]
     rows = Run.objects.using(using).filter(pk__in=waiting)
     found = rows.values_list("pk", Subquery(last.values("recorded_at")[:1]), *columns)
     return {key: _glanced(waiting[key], changed_at, *hook) for key, changed_at, *hook in found}
 
 
 def _glanced(
-    run: Run, changed_at: datetime | None, hook_id: str | None, opened_at: datetime | None, expires_at: datetime | None
+    run: Run,
+    changed_at: datetime | None,
+    hook_id: str | None,
+    kind: str | None,
+    opened_at: datetime | None,
+    expires_at: datetime | None,
 ) -> Waiting:
     others = opened(run) - 1
     if hook_id is not None:
-        return Waiting("hook", hook_id, opened_at or changed_at, expires_at, others)
+        return Waiting("hook", hook_id, opened_at or changed_at, expires_at, others, is_approval=kind == APPROVAL)
     return Waiting("timer" if run.open_waits else "retry", "", changed_at, run.timer_at, others)
 
 
@@ -73,9 +78,9 @@ def look(run: Run) -> Waiting | None:
     others = opened(run) - 1
     if run.active_hooks:
         hooks = Hook.objects.using(run._state.db).filter(run=run.pk, status=HookStatus.ACTIVE.value).order_by("pk")
-        hook = hooks.only("hook_id", "metadata", "created_at", "expires_at").first()
+        hook = hooks.only("hook_id", "kind", "created_at", "expires_at").first()
         if hook is not None:
-            is_approval = facts_of(hook.metadata).is_approval
+            is_approval = hook.kind == APPROVAL
             return Waiting("hook", hook.hook_id, hook.created_at, hook.expires_at, others, is_approval=is_approval)
     for mark in _openings(run):
         if mark.until == run.timer_at:

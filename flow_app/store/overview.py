@@ -37,6 +37,13 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused(Named):
+    """``by``: who paused those that are named, "" where that was not said; in their order."""
+
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Untaken:
     """What was hinted at again and again, and no worker took: steps of one name and queue, or runs (``step`` None)."""
 
@@ -59,7 +66,7 @@ class Overview:
     steps_out: int
     steps_overdue: Named
     blocked: tuple[Blocked, ...]
-    paused: Named
+    paused: Paused
     losing_workers: Named
     untaken: tuple[Untaken, ...]
 
@@ -83,7 +90,7 @@ class OverviewStore(Reading):
             steps_out=steps.count(),
             steps_overdue=_named(steps.due(now - late), "wake_at", run_id="run__run_id"),
             blocked=self._blocked(),
-            paused=_named(open_runs.paused(), "paused_at"),
+            paused=_paused(open_runs.paused()),
             losing_workers=_named(open_runs.filter(lost_leases__gte=many_losses), "created_at"),
             untaken=(
                 *_untaken(waiting.awake().filter(dispatches__gte=many_hints)),
@@ -105,6 +112,13 @@ class OverviewStore(Reading):
             if named:  # they may all have moved on meanwhile
                 found.append(Blocked(code, count, since, named[0][1], tuple(run_id for run_id, _ in named)))
         return tuple(sorted(found, key=lambda item: (-item.count, item.code)))
+
+
+def _paused(runs: RunQuerySet) -> Paused:
+    found = runs.aggregate(count=Count("id"), since=Min("paused_at"))
+    first = runs.order_by("paused_at", "id").values_list("run_id", "paused_by")[:NAMED] if found["count"] else ()
+    run_ids, by = tuple(zip(*first, strict=True)) or ((), ())
+    return Paused(found["count"], found["since"], run_ids, by)
 
 
 def _untaken(runs: RunQuerySet) -> list[Untaken]:

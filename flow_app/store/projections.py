@@ -21,6 +21,7 @@ from flow_app.core.ports import NewEvent
 from flow_app.core.snapshot import HookStatus
 from flow_app.errors import HookTokenConflictError, StoreError
 from flow_app.models import ChildOperation, Hook, Progress
+from flow_app.models.hook import kind_of
 from flow_app.models.keys import text_key
 from flow_app.store import chunks
 
@@ -89,6 +90,7 @@ class Projector:
             token_digest=event.token,
             active_token_digest=event.token,
             metadata=event.metadata.text,
+            kind=kind_of(event.metadata),
             created_at=at,
             expires_at=event.expires_at,
             status=HookStatus.ACTIVE.value,

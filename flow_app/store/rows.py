@@ -26,6 +26,7 @@ _LIMITS = {
     "blocked_text": 10_000,
     "blocked_traceback": 100_000,
     "progress_message": 10_000,
+    "paused_by": 200,
     "wake_reason": 20,
 }
 _COUNTS = frozenset({"progress_completed", "progress_total"})

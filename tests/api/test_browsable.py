@@ -21,16 +21,17 @@ from tests.markup import raising
 pytestmark = pytest.mark.django_db(transaction=True)
 
 EVIL = """"><script>alert(1)</script><img src=x onerror="alert(2)"><a href="javascript:alert(3)">'"""
-LOG_OUT = 'document.getElementById("logoutForm").submit()'  # the REST framework's own, on each of its pages
 HTML = {"Accept": "text/html"}
 
 
 class Page(HTMLParser):
-    """What of a page runs, and its forms."""
+    """What of a page runs, what of it a policy against inline styles stops, and its forms."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.running: list[str] = []
+        self.styled: list[str] = []
+        self.icons: list[str] = []
         self.forms: list[dict[str, Any]] = []
         self.fields: dict[str, str] = {}
         self.feed(text)
@@ -39,7 +40,11 @@ class Page(HTMLParser):
         found = {name: value or "" for name, value in attrs}
         if tag == "script" and "src" not in found and found.get("type") != "application/json":
             self.running.append(tag)
-        self.running += [value for name, value in found.items() if name.startswith("on") and value != LOG_OUT]
+        self.running += [value for name, value in found.items() if name.startswith("on")]
+        if tag == "style" or "style" in found:
+            self.styled.append(self.get_starttag_text() or tag)
+        if tag == "link" and found.get("rel") == "icon":
+            self.icons.append(found["href"])
         urls = [url for name, url in found.items() if name in ("href", "src", "action", "formaction")]
         self.running += [url for url in urls if url.strip().lower().startswith(("javascript:", "data:", "vbscript:"))]
         if tag == "form":
@@ -164,6 +169,8 @@ def test_nothing_that_others_wrote_runs(
     for path in paths:
         page, text = look(person, path)
         assert not page.running, path
+        assert not page.styled, path
+        assert page.icons == ["/static/flow_app/icon.svg"], path
         assert "<script>alert" not in text, path
         assert "<img src=x" not in text, path
 
@@ -222,3 +229,37 @@ def test_the_form_of_a_hook_offers_an_approval(person: Client, engine: FlowEngin
 def test_what_the_raw_form_offers_for_a_start_is_good_enough(api: APIClient) -> None:
     offered = {"workflow": "echo", "input": None, "run_id": "", "subject": "", "labels": {}}
     assert post(api, "runs", offered).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "path", ["", "runs", "hooks", "runs/r1", "runs/r1/cancel", "runs/r1/children", "callbacks/tok"]
+)
+def test_the_pages_work_under_a_strict_policy(person: Client, engine: FlowEngine, path: str) -> None:
+    engine.start("approval", {"token": "tok"}, run_id="r1")
+    page = Page(person.get(BASE + path).content.decode())
+    assert (page.running, page.styled) == ([], [])
+
+
+def test_a_button_logs_out(person: Client) -> None:
+    page, _ = look(person, "runs")
+    [action] = [form["action"] for form in page.forms if "logout" in form.get("action", "")]
+    token = page.fields["csrfmiddlewaretoken"]
+    assert person.post(action, {"csrfmiddlewaretoken": token}).status_code == 302
+    _, text = look(person, "runs", status=403)
+    assert "/api-auth/login/?next=" in text
+
+
+def test_the_projects_own_renderers_stay_its_own(person: Client, monkeypatch) -> None:
+    from rest_framework.renderers import BrowsableAPIRenderer, JSONRenderer
+
+    from flow_app.api.views.base import FlowView
+
+    class Theirs(BrowsableAPIRenderer):
+        template = "rest_framework/base.html"
+
+    monkeypatch.setattr(FlowView, "renderer_classes", [JSONRenderer, Theirs])
+    assert "flow_app/api.css" not in look(person, "runs")[1]
+    monkeypatch.setattr(FlowView, "renderer_classes", [JSONRenderer, BrowsableAPIRenderer])
+    assert "flow_app/api.css" in look(person, "runs")[1]
+    monkeypatch.setattr(FlowView, "renderer_classes", [JSONRenderer])
+    assert person.get(BASE + "runs")["Content-Type"] == "application/problem+json"  # HTML is not to be had

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.utils import translation
 from drf_spectacular.generators import SchemaGenerator
+from rest_framework import serializers
 from rest_framework.test import APIClient
 
+from flow_app.api.filters import HookFilters, RunFilters
 from flow_app.api.urls import urlpatterns
 from tests.api.calls import get, start
 
@@ -42,6 +45,51 @@ def test_every_address_is_described_and_every_operation_has_its_name(description
     assert len(set(names)) == len(names)
     assert all(re.fullmatch("flow_[a-z_]+", name) for name in names)
     assert all(operation["tags"] == ["flow"] and operation["summary"] for operation in operations)
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("runs", {*RunFilters.base_filters, "cursor", "page_size"}),
+        ("hooks", {*HookFilters.base_filters, "cursor", "page_size", "include"}),
+        ("runs/{run_id}/events", {"run_id", "cursor", "page_size", "include", "after"}),
+        ("runs/{run_id}/hooks", {"run_id", "cursor", "page_size", "include"}),
+        ("runs/{run_id}", {"run_id", "include", "If-None-Match"}),
+    ],
+)
+def test_whatever_may_be_asked_is_described(description: Any, path: str, named: set[str]) -> None:
+    operation = description["paths"][f"/api/flow/{path}"]["get"]
+    assert {parameter["name"] for parameter in operation.get("parameters", [])} == named
+
+
+def _helps(tree: Any) -> set[str]:
+    """What the description says of fields."""
+    if isinstance(tree, list):
+        return set().union(*map(_helps, tree))
+    if not isinstance(tree, dict):
+        return set()
+    own = {tree["description"]} if isinstance(tree.get("description"), str) else set()
+    return own.union(*map(_helps, tree.values()))
+
+
+def _kinds(base: type[Any]) -> list[type[Any]]:
+    found = [kind for kind in base.__subclasses__() if kind.__module__.startswith("flow_app.api")]
+    return [*found, *(inner for kind in base.__subclasses__() for inner in _kinds(kind))]
+
+
+def test_what_is_said_of_fields_and_filters_is_said_in_the_readers_language() -> None:
+    helps = [field.help_text for kind in _kinds(serializers.Serializer) for field in kind().fields.values()]
+    helps += [
+        found.extra.get("help_text") for kind in (RunFilters, HookFilters) for found in kind.base_filters.values()
+    ]
+    english = {str(text) for text in helps if text}
+    assert len(english) > 30
+    with translation.override("de"):
+        german = SchemaGenerator().get_schema(request=None, public=True)
+        assert not english & {str(text) for text in helps if text}
+        assert not english & _helps(german["components"]["schemas"])
+        asked = german["paths"]["/api/flow/runs"]["get"]["parameters"]
+        assert "Hält ihn ein Fehler auf?" in {item.get("description") for item in asked}
 
 
 def test_only_the_door_is_public(description: Any) -> None:

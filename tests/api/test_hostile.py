@@ -97,6 +97,26 @@ def test_odd_queries_are_no_fault_of_the_site(api: APIClient, query: str) -> Non
         assert get(api, f"{page}?{query[:6000]}").status_code in (200, 400, 404)
 
 
+@pytest.mark.parametrize("size", ["", "0", "-1", "null", "1.5", "²", "9" * 50])
+@pytest.mark.parametrize("page", ["runs", "hooks", "runs/r1/events", "runs/r1/children"])
+def test_a_size_that_is_none_is_refused_and_not_ignored(api: APIClient, page: str, size: str) -> None:
+    start(api, "approval", run_id="r1")
+    assert pointers(refused(get(api, f"{page}?page_size={size}"), 400, "invalid")) == {"/page_size"}
+    assert get(api, f"{page}?page_size=1").status_code == 200
+    assert get(api, f"{page}?page_size=100000").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["blocked", "overdue"])
+def test_yes_is_yes_and_no_is_no(api: APIClient, name: str) -> None:
+    start(api, "approval", run_id="r1")
+    found = {
+        text: len(get(api, f"runs?{name}={text}").json()["results"]) for text in ("true", "True", "1", "false", "0", "")
+    }
+    assert found == {"true": 0, "True": 0, "1": 0, "false": 1, "0": 1, "": 1}
+    for text in ("null", "maybe", "2"):
+        assert pointers(refused(get(api, f"runs?{name}={text}"), 400, "invalid")) == {f"/{name}"}
+
+
 def test_ids_and_tokens_get_into_no_header(api: APIClient, anonymous: APIClient) -> None:
     for text in ("a%0d%0aX-Evil:1", "%00", "%ff", "..%2f..", "a" * 5000):
         for address in (f"runs/{text}", f"runs/{text}/hooks/{text}", f"callbacks/{text}"):

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from rest_framework.test import APIClient
 
+from flow_app import ChildOperationReference
 from flow_app.api.urls import urlpatterns
 from tests.api.calls import BASE, get, pointers, post, refused, start
 from tests.api.conftest import ALL
@@ -174,6 +175,32 @@ def test_runs_that_are_not_for_the_user_are_not_there(api: APIClient, engine) ->
     assert pointers(refused(post(api, "runs/red/children", link), 400, "invalid")) == {"/flow_run_id"}
     assert engine.row("blue").last_sequence == 4
     assert get(api, "callbacks/blue").status_code == 200  # who has the token needs nothing else
+
+
+@pytest.mark.usefixtures("_red_only")
+def test_a_link_to_a_run_that_is_not_for_the_user_does_not_name_it(api: APIClient, engine) -> None:
+    for run_id, team in (("red", "red"), ("blue", "blue"), ("other", "red")):
+        engine.start("approval", run_id=run_id, labels={"team": team})
+    for run_id in ("blue", "other"):
+        engine.link_child_operation("red", ChildOperationReference(run_id, "k", "o", flow_run_id=run_id))
+    rows = get(api, "runs/red/children").json()["results"]
+    assert [(row["reference_id"], row["flow_run_id"]) for row in rows] == [("blue", None), ("other", "other")]
+
+
+@pytest.mark.parametrize("asked", ["workflow=approval", "subject=order:7", "label=team:red"])
+def test_who_may_not_see_runs_does_not_ask_what_the_hooks_runs_are_about(client_with, engine, asked: str) -> None:
+    engine.start("approval", run_id="r1", subject="order:7", labels={"team": "red"})
+    approver = client_with("view_hook", "resume_hook")
+    assert len(get(approver, "hooks").json()["results"]) == 1
+    refused(get(approver, f"hooks?{asked}"), 403, "permission_denied")
+    assert len(get(client_with("view_hook", "view_run", name="eve"), f"hooks?{asked}").json()["results"]) == 1
+
+
+def test_who_paused_a_run_is_said(api: APIClient, engine) -> None:
+    engine.start("approval", run_id="r1")
+    assert post(api, "runs/r1/pause").json()["paused_by"] == "ada"
+    assert get(api, "runs").json()["results"][0]["paused_by"] == "ada"
+    assert post(api, "runs/r1/unpause").json()["paused_by"] == ""
 
 
 @pytest.mark.usefixtures("_red_only")

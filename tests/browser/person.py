@@ -12,7 +12,7 @@ from django.conf import settings
 from project.invoices.visitor import NAME
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Response
 
 SCREENSHOTS = Path(settings.BASE_DIR) / ".screenshots"
 PATIENCE = 30_000  # milliseconds, until something that must come has come
@@ -20,7 +20,7 @@ MOST_TABS = 150
 
 
 class Person:
-    """``complaints``: what the browser held against the pages, and what went wrong in their scripts."""
+    """``complaints``: what the browser held against the pages or did not find, and what went wrong in their scripts."""
 
     def __init__(self, browser: Browser, site: str, *, password: str) -> None:
         self._site, self._password = site, password
@@ -30,6 +30,7 @@ class Person:
         self._context.set_default_timeout(PATIENCE)
         self.complaints: list[str] = []
         self._context.on("console", self._hear)
+        self._context.on("response", self._notice)
         self._context.on("weberror", lambda error: self.complaints.append(str(error.error)))
         self.page = self._context.new_page()
 
@@ -37,12 +38,19 @@ class Person:
         if "Content Security Policy" in message.text:
             self.complaints.append(message.text)
 
+    def _notice(self, response: Response) -> None:
+        if response.status >= 400 and not response.request.is_navigation_request():
+            self.complaints.append(f"{response.status} {response.url}")
+
     def log_in(self) -> None:
         self.go("/")
+        self.fills_log_in()
+        self.sees(self.page.get_by_role("link", name="Log out").or_(self.page.get_by_role("button", name="Log out")))
+
+    def fills_log_in(self) -> None:
         self.page.get_by_label("Username").fill(NAME)
         self.page.get_by_label("Password").fill(self._password)
         self.page.get_by_role("button", name="Log in").click()
-        self.sees(self.page.get_by_role("link", name="Log out").or_(self.page.get_by_role("button", name="Log out")))
 
     def log_in_by_keyboard(self) -> None:
         self.go("/")

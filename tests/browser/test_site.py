@@ -103,3 +103,16 @@ def test_a_keyboard_is_enough(person: Person) -> None:
     person.tabs_to("approve-me-2")
     person.page.keyboard.press("Enter")
     person.reads_headline("Completed")
+    person.tabs_to("The timeline in words")
+    person.page.keyboard.press("Enter")
+    person.sees(person.page.locator("#flow-told li li", has_text="by visitor"))
+
+
+def test_a_finger_is_enough_for_what_the_picture_tells(person: Person) -> None:
+    person.log_in()
+    person.opens_run("cancel-me")
+    lane = person.page.locator(".flow-lane", has_text="⚓ approval")
+    told = person.page.locator(f"{lane.get_attribute('href')} li", has_text="since")
+    assert not told.is_visible()
+    lane.locator(".flow-span").click()
+    person.sees(told)

@@ -61,6 +61,38 @@ def test_pausing_twice_is_pausing_once(paused, clock):
     assert paused.row("r1").paused_at is None
 
 
+@pytest.mark.parametrize(
+    "way_on", [lambda engine: engine.unpause("r1", actor="bea"), lambda engine: engine.force_cancel("r1")]
+)
+def test_who_paused_a_run_stands_on_its_row_for_as_long_as_it_sleeps(engine, waiting, clock, way_on):
+    engine.start(waiting, clock.now() + HOUR, run_id="r1")
+    assert engine.row("r1").paused_by == ""
+    engine.pause("r1", actor="ann")
+    engine.pause("r1", actor="bea")
+    assert engine.row("r1").paused_by == "ann"
+    way_on(engine)
+    assert engine.row("r1").paused_by == ""
+
+
+def test_whose_name_is_long_or_unprintable_pauses_all_the_same(engine, waiting, clock):
+    engine.start(waiting, clock.now() + HOUR, run_id="r1")
+    assert engine.pause("r1", actor="a\0\ud800" + "n" * 1000)
+    assert 0 < len(engine.row("r1").paused_by) <= 200
+
+
+def test_who_operates_is_told_to_the_log(engine, waiting, clock, caplog):
+    engine.start(waiting, clock.now() + HOUR, run_id="r1")
+    caplog.set_level("INFO", logger="flow_app.engine")
+    for verb in (engine.run_now, engine.pause, engine.unpause):
+        assert verb("r1", actor="ann")
+    told = [record.getMessage() for record in caplog.records if getattr(record, "actor", "") == "ann"]
+    assert told == [
+        "Run r1 is looked at now, by ann",
+        "Run r1 is paused, by ann",
+        "Run r1 is paused no more, by ann",
+    ]
+
+
 def test_a_pause_is_no_event_and_the_status_stays(paused):
     assert story(paused) == "C S wc:w hc:h"
     assert paused.snapshot("r1").status is RunStatus.SUSPENDED

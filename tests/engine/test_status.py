@@ -85,14 +85,14 @@ def test_runs_are_counted_by_status_and_by_what_they_wait_for(waiting):
     for run_id in ("a", "b", "c"):
         engine.start(waiting, run_id=run_id)
     engine.resume_hook("a", "h", 1)
-    engine.pause("b")
+    engine.pause("b", actor="ann")
     found = seen()
     assert found["exit_status"] == 0
     runs = found["runs"]
     assert (runs["suspended"], runs["completed"], runs["active_hooks"], runs["running"]) == (2, 1, 2, 0)
-    assert (found["paused"]["count"], found["paused"]["run_ids"]) == (1, ["b"])
+    assert [found["paused"][name] for name in ("count", "run_ids", "by")] == [1, ["b"], ["ann"]]
     assert found["builds"] == [{"build": None, "open": 2, "has_route": True}]
-    assert "Paused     b   oldest 0 s" in run("flow_status")[1]
+    assert "Paused     b (by ann)   oldest 0 s" in run("flow_status")[1]
 
 
 def test_what_is_blocked_is_grouped_by_why_and_says_since_when(broken):
@@ -260,7 +260,8 @@ def test_runs_are_paused_and_unpaused_by_command(waiting):
     engine = get_engine()
     for run_id in ("a", "b"):
         engine.start(waiting, run_id=run_id)
-    assert run("flow_pause", "a", "b") == (0, "a: paused\nb: paused\n")
+    assert run("flow_pause", "a", "b", "--actor", "ann") == (0, "a: paused\nb: paused\n")
+    assert {engine.row(run_id).paused_by for run_id in ("a", "b")} == {"ann"}
     assert run("flow_pause", "a") == (0, "a: was paused already\n")
     assert Run.objects.paused().count() == 2
     engine.resume_hook("a", "h", 1)

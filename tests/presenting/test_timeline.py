@@ -143,6 +143,24 @@ def test_a_lane_of_a_thousand_attempts_is_bounded():
     (row,) = draw(timeline(marks), now=at(5000)).rows
     assert len(row.bars) <= SPANS
     assert "×1000" in row.note
+    assert len(row.told) == len(row.bars)
+
+
+def test_words_tell_of_spans_in_the_order_of_time():
+    marks = story(
+        (0, "step_created", "s"), (1, "step_started", "s", {"attempt": 1}),
+        (2, "step_retrying", "s", {"attempt": 1, "note": "Traceback\n  ...\nOSError: gone"}),
+        (5, "step_started", "s", {"attempt": 2}), (6, "step_completed", "s"),
+    )  # fmt: skip
+    (row,) = draw(timeline(marks), now=at(10)).rows
+    assert [told.split(", ")[:2] for told in row.told] == [
+        ["queued", "from 10:00"],
+        ["failed", "attempt 1"],
+        ["waiting to be tried again", "from 10:00"],
+        ["done", "attempt 2"],
+    ]
+    assert row.told[1].endswith(", OSError: gone")
+    assert all("Traceback" not in told for told in row.told)
 
 
 def test_the_end_of_the_run_is_marked_on_the_last_page():
@@ -152,6 +170,8 @@ def test_the_end_of_the_run_is_marked_on_the_last_page():
     assert (line.text, line.tone) == ("✗", "bad")
     assert "why" in line.title
     assert "ada" in line.title
+    assert line.told.startswith("run failed, ")
+    assert line.told.endswith("by ada, why")
     assert first.milestones == []
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 
 from flow_app.core.ports import EventStore
 from flow_app.models import Run, StepExecution
 from flow_app.models.keys import text_key
 from flow_app.store import DjangoEventStore
+from tests.store.plans import analyze, plans
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,37 +41,8 @@ def store() -> EventStore:
         for key, at in zip(keys, times, strict=True)
     ]  # fmt: skip
     StepExecution.objects.bulk_create(steps, batch_size=500)
-    tables = "flow_app_run", "flow_app_stepexecution"
-    with connection.cursor() as cursor:
-        for table in tables:
-            cursor.execute(f"ANALYZE {'TABLE ' if connection.vendor == 'mysql' else ''}{table}")
+    analyze("flow_app_run", "flow_app_stepexecution")
     return store
-
-
-class plans:
-    """The plan of each SELECT in the block, as text."""
-
-    def __init__(self) -> None:
-        self.asked = []
-
-    def __enter__(self):
-        def note(execute, sql, params, many, context):
-            if sql.startswith("SELECT"):
-                self.asked.append((sql, params))
-            return execute(sql, params, many, context)
-
-        self._noting = connection.execute_wrapper(note)
-        self._noting.__enter__()
-        return self
-
-    def __exit__(self, *error):
-        self._noting.__exit__(*error)
-        explain = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
-        self.texts = []
-        with connection.cursor() as cursor:
-            for sql, params in self.asked:
-                cursor.execute(f"{explain} {sql}", params)
-                self.texts.append("\n".join(map(str, cursor.fetchall())))
 
 
 def test_due_runs_are_found_by_the_index_on_their_wake_up(store):

@@ -10,11 +10,11 @@ from flow_app.models.run import OPEN
 
 
 def pause(deed: Deed) -> bool:
-    return deed.engine.pause(deed.run_id)
+    return deed.engine.pause(deed.run_id, actor=deed.actor)
 
 
 def unpause(deed: Deed) -> bool:
-    return deed.engine.unpause(deed.run_id)
+    return deed.engine.unpause(deed.run_id, actor=deed.actor)
 
 
 def is_awake(run: Run) -> bool:

@@ -65,7 +65,7 @@ def perform(deed: Deed) -> bool:
         return deed.engine.resume_wait(deed.run_id, subject_id, actor=deed.actor)
     if kind == "retry":
         return deed.engine.retry_now(deed.run_id, subject_id, actor=deed.actor)
-    return deed.engine.run_now(deed.run_id)
+    return deed.engine.run_now(deed.run_id, actor=deed.actor)
 
 
 RUN_NOW = Act(

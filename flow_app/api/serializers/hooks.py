@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from flow_app.api.fields import AnyJson, Instant, Text, plain
@@ -21,12 +22,14 @@ class FlowHook(Read):
 
     run_id = serializers.CharField(source="run.run_id")
     hook_id = Text()
-    status = serializers.SerializerMethodField(help_text="active; or closed: received, disposed, expired, cancelled.")
+    status = serializers.SerializerMethodField(
+        help_text=_("active; or closed: received, disposed, expired, cancelled.")
+    )
     kind = serializers.SerializerMethodField()
     subject = serializers.SerializerMethodField()
     labels = serializers.SerializerMethodField()
-    payload_schema = serializers.SerializerMethodField(help_text="JSON Schema of its answer, if it declares one.")
-    created_at = Instant(allow_null=True, help_text="Since when it waits, as far as that was kept.")
+    payload_schema = serializers.SerializerMethodField(help_text=_("JSON Schema of its answer, if it declares one."))
+    created_at = Instant(allow_null=True, help_text=_("Since when it waits, as far as that was kept."))
     expires_at = Instant(allow_null=True)
     resolved_at = Instant(allow_null=True)
 
@@ -52,7 +55,7 @@ class FlowHookDetail(FlowHook):
     """A hook with its run and, if ``include=payload`` asks for them, its other metadata and its answer."""
 
     url = serializers.SerializerMethodField()
-    token = serializers.SerializerMethodField(help_text="Enough of the token's digest to tell two apart.")
+    token = serializers.SerializerMethodField(help_text=_("Enough of the token's digest to tell two apart."))
     resolved_by = Text()
     metadata = serializers.SerializerMethodField()
     received = serializers.SerializerMethodField()

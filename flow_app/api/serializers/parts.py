@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from flow_app.api.fields import AnyJson, Instant, Text, plain, shown
@@ -22,7 +23,7 @@ class FlowEvent(Read):
     event_id = serializers.UUIDField()
     type = serializers.CharField()
     recorded_at = Instant()
-    meta = serializers.SerializerMethodField(help_text="Who or what caused it; of a failed attempt its `traceback`.")
+    meta = serializers.SerializerMethodField(help_text=_("Who or what caused it; of a failed attempt its `traceback`."))
     data = serializers.SerializerMethodField()  # type: ignore[assignment]
 
     def get_meta(self, event: Event) -> dict[str, Any]:
@@ -44,8 +45,8 @@ class FlowEvent(Read):
 class FlowSuspension(Read):
     """Something that a run waits for."""
 
-    kind = serializers.CharField(help_text="wait, hook or retry.")
-    subject_id = Text(help_text="The id of the wait, the hook or the step.")
+    kind = serializers.CharField(help_text=_("wait, hook or retry."))
+    subject_id = Text(help_text=_("The id of the wait, the hook or the step."))
     due_at = Instant(allow_null=True)
     is_due = serializers.BooleanField()
 
@@ -54,7 +55,7 @@ class FlowProgress(Read):
     """One progress record. ``details`` is null unless ``include=payload`` asks for it."""
 
     progress_id = Text()
-    sequence = serializers.IntegerField(help_text="The number of its event.")
+    sequence = serializers.IntegerField(help_text=_("The number of its event."))
     completed = serializers.SerializerMethodField()
     total = serializers.SerializerMethodField()
     message = serializers.SerializerMethodField()
@@ -81,7 +82,7 @@ class FlowChildOperation(Read):
     reference_id = Text()
     kind = serializers.SerializerMethodField()
     operation_id = serializers.SerializerMethodField()
-    flow_run_id = serializers.CharField(allow_null=True)
+    flow_run_id = serializers.SerializerMethodField(help_text=_("The run that it links to, if that is yours to see."))
     metadata = serializers.SerializerMethodField()
 
     def get_kind(self, row: ChildOperation) -> str:
@@ -89,6 +90,10 @@ class FlowChildOperation(Read):
 
     def get_operation_id(self, row: ChildOperation) -> str:
         return str(plain(row.body)["operation_id"])
+
+    def get_flow_run_id(self, row: ChildOperation) -> str | None:
+        """One that was linked just now was looked up before."""
+        return row.flow_run_id if getattr(row, "shows_target", True) else None
 
     @field_of(AnyJson())
     def get_metadata(self, row: ChildOperation) -> Any:

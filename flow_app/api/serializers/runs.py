@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from flow_app.api.fields import AnyJson, Instant, Text, plain_tree, shown
@@ -19,10 +20,10 @@ _LINE = 1000
 
 
 class FlowBlocked(Read):
-    code = serializers.CharField(help_text="The stable code of the error that stops it.")
+    code = serializers.CharField(help_text=_("The stable code of the error that stops it."))
     text = Text()
     since = Instant(allow_null=True)
-    count = serializers.IntegerField(help_text="How often it was tried.")
+    count = serializers.IntegerField(help_text=_("How often it was tried."))
 
 
 class FlowBar(Read):
@@ -38,29 +39,30 @@ class FlowRun(Read):
     run_id = serializers.CharField()
     workflow = Text()
     version = Text()
-    build = Text(allow_null=True, help_text="The build it is pinned to.")
+    build = Text(allow_null=True, help_text=_("The build it is pinned to."))
     subject = Text()
     labels = serializers.SerializerMethodField()
     status = serializers.CharField(
-        help_text="pending, running, suspended, cancelling; or, when it has ended, completed, failed, cancelled."
+        help_text=_("pending, running, suspended, cancelling; or, when it has ended, completed, failed, cancelled.")
     )
     outcome = serializers.CharField(
-        help_text="How it ended: completed, failed, cancelled, timed_out, retry_exhausted, host_shutdown; or empty."
+        help_text=_("How it ended: completed, failed, cancelled, timed_out, retry_exhausted, host_shutdown; or empty.")
     )
-    headline = serializers.SerializerMethodField(help_text="What it is doing, in a sentence for people.")
-    why = serializers.SerializerMethodField(help_text="What would move it on, in a sentence for people.")
+    headline = serializers.SerializerMethodField(help_text=_("What it is doing, in a sentence for people."))
+    why = serializers.SerializerMethodField(help_text=_("What would move it on, in a sentence for people."))
     error = serializers.SerializerMethodField()
-    wake_reason = serializers.CharField(help_text="What it waits for.")
-    wake_at = Instant(allow_null=True, help_text="When it is looked at again if nothing else happens.")
+    wake_reason = serializers.CharField(help_text=_("What it waits for."))
+    wake_at = Instant(allow_null=True, help_text=_("When it is looked at again if nothing else happens."))
     is_overdue = serializers.SerializerMethodField()
     open_waits = serializers.IntegerField()
     active_hooks = serializers.IntegerField()
     pending_retries = serializers.IntegerField()
-    steps_out = serializers.IntegerField(help_text="Steps that are with the workers.")
+    steps_out = serializers.IntegerField(help_text=_("Steps that are with the workers."))
     blocked = serializers.SerializerMethodField()
     paused_at = Instant(allow_null=True)
-    progress = serializers.SerializerMethodField(help_text="The latest progress.")
-    last_sequence = serializers.IntegerField(help_text="The number of its last event.")
+    paused_by = Text(help_text=_("Who paused it, if that was said."))
+    progress = serializers.SerializerMethodField(help_text=_("The latest progress."))
+    last_sequence = serializers.IntegerField(help_text=_("The number of its last event."))
     created_at = Instant()
     finished_at = Instant(allow_null=True)
 
@@ -105,11 +107,11 @@ _VERBS = ("cancel", "force_cancel", "terminate", "pause", "unpause", "run_now")
 class FlowRunDetail(FlowRun):
     """A run by itself. ``input``, ``output`` and ``traceback`` are null unless ``include=payload`` asks for them."""
 
-    links = serializers.SerializerMethodField(help_text="Addresses of what belongs to it, and of its verbs.")
+    links = serializers.SerializerMethodField(help_text=_("Addresses of what belongs to it, and of its verbs."))
     input = serializers.SerializerMethodField()
     output = serializers.SerializerMethodField()
     traceback = serializers.SerializerMethodField(
-        help_text="Where the code failed that blocks it, or that has ended it; null where there is none."
+        help_text=_("Where the code failed that blocks it, or that has ended it; null where there is none.")
     )
 
     def get_error(self, run: Run) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from flow_app.api.fields import AnyJson, Instant, Text
@@ -34,7 +35,7 @@ class FlowSummary(Read):
 
 
 class FlowProblemError(Read):
-    pointer = serializers.CharField(help_text="JSON pointer to what is wrong, empty for the whole.")
+    pointer = serializers.CharField(help_text=_("JSON pointer to what is wrong, empty for the whole."))
     code = serializers.CharField()
     detail = serializers.CharField()
 
@@ -56,4 +57,4 @@ class FlowProblem(Read):
     code = serializers.CharField()
     detail = serializers.CharField()
     errors = FlowProblemError(many=True, required=False)  # type: ignore[assignment]
-    standing = FlowStanding(required=False, help_text="Of a hook: how it was decided.")
+    standing = FlowStanding(required=False, help_text=_("Of a hook: how it was decided."))

@@ -17,6 +17,7 @@ from flow_app import get_engine, presenting
 from flow_app.api.committing import commit
 from flow_app.api.fields import shown
 from flow_app.api.filters import FlowFilterBackend
+from flow_app.api.pages import PagesMixin
 from flow_app.api.parsing import LimitedJSONParser
 from flow_app.api.permissions import VIEW_PAYLOAD, FlowPermission
 from flow_app.api.problems import ProblemMixin
@@ -28,7 +29,7 @@ from flow_app.models import Run
 T = TypeVar("T")
 
 
-class FlowView(ProblemMixin, GenericAPIView[Any]):
+class FlowView(PagesMixin, ProblemMixin, GenericAPIView[Any]):
     """One resource. A project's own subclass, or a mixin for :func:`flow_app.api.urls.api_urls`, may override
 
     * :meth:`filter_queryset_for`: which runs a user sees, and through them which events, hooks and so on;

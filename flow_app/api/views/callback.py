@@ -14,6 +14,7 @@ from flow_app import conf, get_engine, presenting
 from flow_app.answering import hook_behind
 from flow_app.api import deciding
 from flow_app.api.fields import AnyJson
+from flow_app.api.pages import PagesMixin
 from flow_app.api.parsing import LimitedJSONParser
 from flow_app.api.problems import ProblemMixin, Refused
 from flow_app.api.schema import ANY_JSON, answer, described, problems
@@ -33,7 +34,7 @@ _FIRST_WINS = (
 )
 
 
-class CallbackView(ProblemMixin):
+class CallbackView(PagesMixin, ProblemMixin):
     """One hook, by its token. Looking decides nothing; send an answer, or delete the hook to withdraw it."""
 
     parser_classes = (LimitedJSONParser,)

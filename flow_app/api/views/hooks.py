@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import Http404
+from django.utils.translation import gettext as _
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
@@ -13,7 +15,7 @@ from flow_app.api import deciding
 from flow_app.api.filters import HookFilters
 from flow_app.api.inputs import FlowAnswer
 from flow_app.api.paging import Oldest
-from flow_app.api.permissions import RESUME_HOOK, VIEW_HOOK, VIEW_PAYLOAD
+from flow_app.api.permissions import RESUME_HOOK, VIEW_HOOK, VIEW_PAYLOAD, VIEW_RUN
 from flow_app.api.schema import answer, described, problems
 from flow_app.api.serializers import FlowHookDetail
 from flow_app.api.views.base import FlowView
@@ -39,8 +41,15 @@ class HookList(FlowView):
         responses={200: FlowHookDetail(many=True), **problems(400, 404)},
     )
     def get(self, request: Request, **kwargs: Any) -> Response:
+        self._check_filters()
         hooks = Hook.objects.using(self.using).active().filter(run__in=self.visible_runs())
         return self.page_of(hooks.with_runs(), FlowHookDetail)
+
+    def _check_filters(self) -> None:
+        """They ask about the hooks' runs: nobody guesses at what he may not see by asking which hooks have it."""
+        asked = set(self.request.query_params) & set(HookFilters.base_filters)
+        if asked and not self.request.user.has_perm(VIEW_RUN):
+            raise PermissionDenied(_("To filter by what runs are about takes the permission flow_app.view_run."))
 
 
 class HookDetail(FlowView):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -157,7 +158,9 @@ class RunChildren(FlowView):
         responses={200: FlowChildOperation(many=True), **problems(400, 404)},
     )
     def get(self, request: Request, **kwargs: Any) -> Response:
-        return self.page_of(self.find_run().child_operations.all(), FlowChildOperation)
+        target = self.visible_runs().order_by().filter(run_key=OuterRef("flow_run_key"))
+        links = self.find_run().child_operations.annotate(shows_target=Exists(target))
+        return self.page_of(links, FlowChildOperation)
 
     @described(
         "runs_children_link",

@@ -89,7 +89,7 @@ class RunPause(RunOperation):
     @described("runs_pause", "Put a run to sleep", responses=_DONE)
     def post(self, request: Request, **kwargs: Any) -> Response:
         run = self.find_run()
-        self.commit(lambda: self.engine.pause(run.run_id))
+        self.commit(lambda: self.engine.pause(run.run_id, actor=self.actor))
         return self.done(run)
 
 
@@ -99,7 +99,7 @@ class RunUnpause(RunOperation):
     @described("runs_unpause", "Let a paused run go on", responses=_ASKED)
     def post(self, request: Request, **kwargs: Any) -> Response:
         run = self.find_run()
-        self.commit(lambda: self.engine.unpause(run.run_id))
+        self.commit(lambda: self.engine.unpause(run.run_id, actor=self.actor))
         return self.done(run, is_asked=True)
 
 
@@ -109,5 +109,5 @@ class RunNow(RunOperation):
     @described("runs_run_now", "Have a run looked at now", responses=_ASKED)
     def post(self, request: Request, **kwargs: Any) -> Response:
         run = self.find_run()
-        self.commit(lambda: self.engine.run_now(run.run_id))
+        self.commit(lambda: self.engine.run_now(run.run_id, actor=self.actor))
         return self.done(run, is_asked=True)

@@ -15,7 +15,7 @@ from django.db import Error as DatabaseTrouble
 from flow_app import get_engine
 from flow_app.dispatch.status import LATE, Status, status_of
 from flow_app.errors import FlowError
-from flow_app.store.overview import Named
+from flow_app.store.overview import Named, Paused
 
 _UNKNOWN = 3
 _OPEN = ("pending", "running", "suspended", "cancelling")
@@ -64,7 +64,7 @@ def as_json(status: Status) -> dict[str, Any]:
         "overdue": _json(overview.overdue),
         "steps": {"out": overview.steps_out, "overdue": _json(overview.steps_overdue)},
         "blocked": [asdict(item) | {"since": item.since.isoformat()} for item in overview.blocked],
-        "paused": _json(overview.paused),
+        "paused": _json(overview.paused) | {"by": list(overview.paused.by)},
         "losing_workers": _json(overview.losing_workers),
         "not_taken": [asdict(untaken) for untaken in overview.untaken],
         "scheduler": {"on_time": not status.scheduler_is_late},
@@ -89,7 +89,7 @@ def as_text(status: Status) -> Iterator[str]:
         route = "no route" if build in status.missing_routes else "has a route"
         yield _row("Build", build or "(none)", f"{count} open", route)
     if overview.paused.count:
-        yield _row("Paused", *overview.paused.run_ids, *_since(overview.paused.since, overview.at))
+        yield _row("Paused", *_paused(overview.paused), *_since(overview.paused.since, overview.at))
     for blocked in overview.blocked:
         yield _row("Blocked", blocked.code, *blocked.run_ids, *_since(blocked.since, overview.at))
     for problem in status.problems:
@@ -106,6 +106,11 @@ def _scheduler(status: Status) -> str:
 
 def _row(title: str, *cells: str) -> str:
     return f"{title:<11}" + "   ".join(cells)
+
+
+def _paused(paused: Paused) -> list[str]:
+    named = zip(paused.run_ids, paused.by, strict=True)
+    return [f"{run_id} (by {who})" if who else run_id for run_id, who in named]
 
 
 def _since(at: datetime | None, now: datetime) -> list[str]:

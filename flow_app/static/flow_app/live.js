@@ -70,6 +70,13 @@
       frame && frame.id, element.textContent.trim()].join("|");
   }
 
+  /* A lane of the picture leads to what is said of it, which may be folded. */
+  document.addEventListener("click", function (event) {
+    const link = event.target.closest("a[href^='#flow-lane-']");
+    const told = link && document.getElementById("flow-told");
+    if (told) told.open = true;
+  });
+
   document.addEventListener("visibilitychange", function () {
     if (document.hidden) {
       clearTimeout(timer);

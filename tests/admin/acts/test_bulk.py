@@ -74,10 +74,10 @@ def test_an_error_that_nobody_foresaw_is_one_runs(operator, monkeypatch, caplog)
     engine = get_engine()
     pause = engine.pause
 
-    def fails(run_id):
+    def fails(run_id, **said):
         if run_id == "r1":
             raise OSError("secret detail")
-        return pause(run_id)
+        return pause(run_id, **said)
 
     monkeypatch.setattr(engine, "pause", fails)
     texts = pages.said(act(operator, "pause", runs, confirmed="yes"))

@@ -130,12 +130,12 @@ def many_hooks(count: int) -> Run:
     return Run.objects.with_id(row.run_id).get()
 
 
-def many_runs(count: int, **columns: Any) -> list[Run]:
+def many_runs(count: int, *, prefix: str = "many", **columns: Any) -> list[Run]:
     """Rows without a history, for lists."""
     now = timezone.now()
     ended = {"status": RunStatus.COMPLETED.value, "wake_reason": "ended", "finished_at": now, "last_sequence": 2}
     columns = {"workflow": "order", "version": "1", "created_at": now, **ended, **columns}
-    ids = [f"many-{number:05}" for number in range(count)]
+    ids = [f"{prefix}-{number:05}" for number in range(count)]
     made = [Run(run_id=run_id, run_key=text_key(run_id), **columns) for run_id in ids]
     return Run.objects.bulk_create(made)
 

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from flow_app import HookMetadata, WorkflowProgress, get_engine, workflow
 from flow_app.core.ports import WakeReason
 from flow_app.core.snapshot import RunStatus
-from flow_app.models import Run
+from flow_app.models import Hook, Run
 from tests.admin.looking import stories
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+INBOX = "/admin/flow_app/hook/"
+SEARCH = f"{INBOX}?q=label-1=x"
 
 
 def text_of(client: Client, query: str = "") -> str:
@@ -36,13 +42,71 @@ def test_each_run_says_what_it_does(boss):
     stories.run_of("tries")
     stories.run_of("fails")
     text = text_of(boss)
-    assert "Waits for hook “approval” since" in text
+    assert "Waits for approval “approval” since" in text
     assert "for a timer, until" in text
     assert "Blocked since" in text
     assert "cannot decide" in text
     assert "Tries a step again" in text
     assert "the machine is on fire" in text
     assert "1/2" in text  # progress
+
+
+@pytest.mark.parametrize(
+    ("metadata", "word"),
+    [
+        ({"kind": "human_approval"}, "approval"),
+        ({"kind": "callback", "data": {"kind": "human_approval"}}, "hook"),
+        ("human_approval", "hook"),
+        ({"kind": ["human_approval"]}, "hook"),
+        ({"kind": "human_approval", "data": {"long": "x" * 300_000}}, "approval"),
+    ],
+)
+def test_lists_and_pages_have_one_word_for_what_a_run_waits_for(boss, metadata, word):
+    @workflow("asks")
+    def asks(ctx):
+        return ctx.create_hook("boss", metadata=ctx.input)
+
+    get_engine().start("asks", metadata, run_id="r1")
+    run = Run.objects.with_id("r1").get()
+    for url in (stories.runs(), stories.page(run)):
+        assert f"Waits for {word} “boss” since" in boss.get(url).content.decode()
+
+
+def test_a_migration_names_the_kinds_of_hooks_that_wait(boss):
+    run, ended = stories.run_of("order"), stories.run_of("order", run_id="ended")
+    get_engine().resume_hook(ended.run_id, "approval", 1)
+    Hook.objects.update(kind="")
+    before = list(Hook.objects.order_by("pk").values("metadata", "status", "token_digest"))
+    migration = import_module("flow_app.migrations.0007_what_lists_show")
+    with connection.schema_editor() as editor:
+        migration.name_kinds(apps, editor)
+    assert Hook.objects.get(run=run).kind == "human_approval"
+    assert list(Hook.objects.order_by("pk").values("metadata", "status", "token_digest")) == before
+
+
+def test_lists_are_as_light_when_payloads_are_a_megabyte(boss):
+    large = "x" * 1_000_000
+
+    @workflow("large")
+    def large_flow(ctx):
+        if ctx.progress("p") is None:
+            return ctx.record_progress(WorkflowProgress("p", 1, 2, large[:100_000], details=large[:500_000]))
+        labels = {f"label-{number}": "x" * 9_000 for number in range(100)}
+        return ctx.create_hook("boss", metadata=HookMetadata("k", large[:1000], labels=labels))
+
+    def seen(url: str) -> tuple[int, int]:
+        with CaptureQueriesContext(connection) as queries:
+            response = boss.get(url)
+        assert response.status_code == 200
+        return len(queries), len(response.content)
+
+    get_engine().start("large", "small", run_id="r0", labels={"l": "x"})
+    few = {url: seen(url)[0] for url in (stories.runs(), INBOX, SEARCH)}
+    for number in range(1, 6):
+        get_engine().start("large", large, run_id=f"r{number}", labels={"l": large[:200]})
+    for url, queries in few.items():
+        assert seen(url)[0] == queries, url
+        assert seen(url)[1] < 100_000, url
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from flow_app import HookMetadata, WorkflowProgress, get_engine, workflow
-from flow_app.admin import RunAdmin
+from flow_app import HookMetadata, RetryPolicy, WorkflowProgress, get_engine, workflow
+from flow_app.admin import HookAdmin, RunAdmin, run_page
+from flow_app.core.events import StepCreated, StepRetrying, StepStarted
+from flow_app.core.payload import Payload
 from flow_app.models import Hook, Run, StepExecution
+from flow_app.store import DjangoEventStore
 from flow_app.templatetags.flow_app_moments import moment
 from tests.admin.looking import stories
+from tests.store.support import add, begin
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,7 +36,7 @@ def test_the_headline_says_what_the_run_waits_for_and_until_when(boss):
     page = boss.get(stories.page(run)).context["page"]
     assert page.headline.startswith("Waits for approval “approval” since ")
     assert ", expires " in page.headline
-    assert "An answer to the hook moves it on" in page.why
+    assert "A decision moves it on, or its deadline" in page.why
 
 
 def test_a_timer_a_retry_a_block_and_an_end_each_have_their_sentence(boss):
@@ -64,6 +68,24 @@ def test_who_may_not_see_payloads_sees_all_but_them(viewer):
     assert "a-secret" not in text
     assert "hook_received" in text
     assert "by grace" in text
+
+
+@pytest.mark.parametrize(("person", "sees"), [("viewer", False), ("boss", True)])
+def test_hooks_are_shown_to_who_may_see_hooks(request, person, sees):
+    run, client = stories.run_of("order"), request.getfixturevalue(person)
+    begin = Hook.objects.get(run=run).token_digest.removeprefix("sha256:")[:8]
+    for url in (stories.page(run), stories.live(run)):
+        response = client.get(url)
+        assert bool(response.context["page"].hooks) is sees
+        text = response.content.decode()
+        assert [begin in text, "order:7" in text, "<h2>Hooks" in text] == [sees] * 3
+
+
+def test_a_project_that_shows_some_hooks_shows_no_others_on_the_page_of_a_run(boss, monkeypatch):
+    run = stories.many_hooks(3)
+    few = Hook.objects.exclude(hook_id="h1")
+    monkeypatch.setattr(HookAdmin, "get_queryset", lambda admin, request: few)
+    assert [hook.hook_id for hook in boss.get(stories.page(run)).context["page"].hooks] == ["h2", "h0"]
 
 
 def test_values_named_like_secrets_are_never_shown(boss):
@@ -132,6 +154,38 @@ def test_many_hooks_and_much_progress_are_bounded(boss):
     assert len(page.progress) == 50
 
 
+def test_what_the_picture_tells_is_there_in_words_too(boss):
+    run = stories.run_of("tries")
+    text = shown(boss, run)
+    [row] = boss.get(stories.page(run)).context["page"].picture.rows
+    assert [line.partition(",")[0] for line in row.told] == ["failed", "waiting to be tried again"]
+    assert "attempt 1" in row.told[0]
+    assert "ValueError: not yet" in row.told[0]
+    assert re.search(r'<details id="flow-told".*<li id="flow-lane-1">.*attempt 1.*</details>', text, re.DOTALL)
+    assert '<a href="#flow-lane-1" tabindex="-1"' in text
+    assert 'aria-details="flow-told"' in text
+
+
+def test_every_colour_of_the_picture_stands_in_the_legend(boss):
+    text = shown(boss, stories.run_of("tries"))
+    legend = text[text.index("flow-legend") : text.index('<details id="flow-told"')]
+    for state in ("queued", "running", "backoff", "waiting", "done", "failed", "cancelled"):
+        assert f"flow-{state}" in legend
+
+
+def test_long_errors_of_many_attempts_are_bounded(boss):
+    store = DjangoEventStore()
+    policy = RetryPolicy.fixed(2000, timedelta(seconds=1))
+    row = begin(store, "unlucky", *(StepCreated(f"s{n}", "say", Payload.of(n), policy) for n in range(40)))
+    at, error = store.clock.now(), "<" * 3000
+    for attempt in range(1, 31):
+        for n in range(40):
+            events = (StepStarted(f"s{n}", attempt), StepRetrying(f"s{n}", attempt, error, at))
+            row = add(store, row, *events)
+    run = Run.objects.with_id("unlucky").get()
+    assert len(boss.get(stories.page(run)).content) < 4 * BOUND
+
+
 def test_the_history_has_pages(boss):
     run = stories.long_run(60)  # 182 events
     history = boss.get(stories.page(run)).context["page"].history
@@ -141,6 +195,28 @@ def test_the_history_has_pages(boss):
         seen += [line.mark.sequence for line in history.lines]
     assert seen == list(range(182, 0, -1))
     assert history.newer is not None
+
+
+@pytest.mark.slow
+def test_a_history_of_a_hundred_thousand_events_is_as_quick_and_light(boss):
+    """Any page of it: as many queries as for a short run, and no more rows than it shows or draws."""
+    short, run = stories.run_of("order"), stories.long_run(33_333)
+    assert run.last_sequence > 100_000
+
+    def looked(run: Run, query: str = "") -> tuple[int, int]:
+        with CaptureQueriesContext(connection) as seen:
+            text = shown(boss, run, query)
+        return len(seen), len(text)
+
+    few, _ = looked(short)
+    for query in ("", "?upto=50000", "?upto=50", "?lanes=1"):
+        queries, size = looked(run, query)
+        assert queries <= few, query
+        assert size < BOUND, query
+    page = boss.get(stories.page(run, "?upto=50000")).context["page"]
+    assert [line.mark.sequence for line in page.history.lines] == list(range(50_000, 49_950, -1))
+    assert (page.history.newer, page.history.older, page.is_picture_whole) == (50_050, 49_950, False)
+    assert page.picture.total <= run_page.MARKS
 
 
 @pytest.mark.parametrize(
@@ -218,6 +294,15 @@ def test_the_live_part_comes_when_something_has_changed(boss):
     assert "Completed" in text
     assert "<html" not in text
     assert "data-flow-live" not in text
+
+
+def test_who_paused_a_run_is_said(boss):
+    run = stories.run_of("order")
+    get_engine().pause(run.run_id, actor="<b>grace</b>")
+    text = shown(boss, run)
+    assert "by &lt;b&gt;grace&lt;/b&gt;." in text
+    get_engine().unpause(run.run_id)
+    assert "grace" not in shown(boss, run)
 
 
 def test_pausing_changes_the_live_part_though_it_is_no_event(boss):
