@@ -48,6 +48,11 @@ class RuntimeBuildTaskRouter:
         else:
             self.dispatch_for_build(build, step)
 
+    def same_workers(self, run_id: str, build: str | None) -> bool:
+        """Do drives and steps of this build go to the same workers, as its route says?"""
+        same = getattr(self._routes.get(build), "same_workers", None)
+        return same is not None and bool(same(run_id, build))
+
     def _route(self, build: str | None) -> FlowTaskDispatcher:
         route = self._routes.get(build)
         if route is None:

@@ -6,6 +6,7 @@ import pytest
 from celery import Celery
 
 from flow_app import get_engine
+from flow_app.dispatch import InlineDispatcher, RuntimeBuildTaskRouter
 
 STEPS = {"flow_app.run_step": {"queue": "steps"}}
 BOTH = {"flow_app.*": {"queue": "flow"}}
@@ -33,6 +34,12 @@ def test_as_the_project_routes(engine, use_app, conf, same):
     app.conf.update(conf)
     use_app(app)
     assert engine.services.same_workers("r", None) is same
+
+
+def test_a_router_asks_the_route_of_the_build(engine):
+    celery, inline = engine.services.dispatcher, InlineDispatcher(engine)
+    router = RuntimeBuildTaskRouter().with_route("v1", celery).with_unpinned_route(inline)
+    assert [router.same_workers("r", build) for build in ("v1", None, "v2")] == [True, False, False]
 
 
 def test_a_queue_of_the_build_is_for_both(flow_app, use_app):
