@@ -85,7 +85,12 @@ class CeleryDispatcher:
         self._dispatch(step, queue or self._queue_of(build))
 
     def same_workers(self, run_id: str, build: str | None) -> bool:
-        """Do the drives of this run and its steps go to one queue? The project's own routing may part them."""
+        """Do the drives of this run and its steps go to one queue? The project's own routing may part them.
+
+        In eager mode nothing goes anywhere.
+        """
+        if current_app.conf.task_always_eager:
+            return False
         if self._queue_of(build) is not None:
             return True
         drive, step = _destination("flow_app.drive_run", run_id), _destination("flow_app.run_step", run_id, "", 1)

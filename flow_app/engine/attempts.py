@@ -15,17 +15,18 @@ from flow_app.engine.journal import Journal
 from flow_app.engine.keeper import Kept, keeper
 from flow_app.engine.outcomes import Outcome, run_body, step_context
 from flow_app.engine.services import Services
+from flow_app.engine.shift import Shift
 
 _SERIAL_AFTER = 2  # lost leases: from then on a batch's members are delivered one at a time
 
 
 class Attempts:
-    """Those of one drive; ``count`` says how many have settled."""
+    """Those of one drive, each counted to the shift."""
 
-    def __init__(self, services: Services, journal: Journal) -> None:
+    def __init__(self, services: Services, journal: Journal, shift: Shift) -> None:
         self.services = services
         self.journal = journal
-        self.count = 0
+        self.shift = shift
         self._lost = journal.row.lost_leases
         self._abandoned = False
         self._threads_see_writes = services.store.threads_see_writes()
@@ -76,7 +77,7 @@ class Attempts:
         left = len(jobs)
         for outcome in self._kept(self._executor(len(jobs), serial=serial).run(jobs)):
             left -= 1
-            self.count += 1
+            self.shift.steps += 1
             journal.settle(outcome)
             settled.append(outcome.step_id)
             if left and not journal.state.is_terminal:

@@ -20,9 +20,9 @@ from flow_app.engine import rows, sending, shutdown
 from flow_app.engine.attempts import Attempts
 from flow_app.engine.executors import StepDiedError
 from flow_app.engine.journal import Journal, RunIdTakenError, database_is_away
-from flow_app.engine.onward import Onward
 from flow_app.engine.outcomes import Due, error_text
 from flow_app.engine.services import Meta, Services
+from flow_app.engine.shift import Shift
 from flow_app.engine.tracebacks import traceback_of
 from flow_app.errors import (
     FlowError,
@@ -65,13 +65,13 @@ def drive(
     *,
     complete_due: bool = False,
     now: datetime | None = None,
-    onward: Onward | None = None,
+    shift: Shift | None = None,
 ) -> list[Wakeup]:
     """Drive a run as far as it goes; returns the timers and retries this drive brought in.
 
     ``complete_due`` completes the timers that are due at the start. ``now`` may lie ahead of the clock, to release
     retries early; it never goes back behind it. A run that somebody else drives, or that has ended, is left alone.
-    A worker passes ``onward``, which may hold back one of the steps that are sent.
+    A worker passes its ``shift``, which may hold some of the steps that are to be sent.
 
     Raises what stops the run: the workflow's error, NonDeterministicError and their kin (the run is then *blocked*),
     RuntimeBuildUnavailableError, LeaseLostError, StoreError. Raises InvalidTransitionError inside a transaction.
@@ -95,7 +95,7 @@ def drive(
             _leave_to_its_build(services, run_id)
         return []
     journal = Journal(services, row)
-    return Drive(services, journal, now=now, onward=onward).run(complete_due=complete_due)
+    return Drive(services, journal, now=now, shift=shift).run(complete_due=complete_due)
 
 
 def drive_from_birth(services: Services, run: NewRun, first: Sequence[ev.Event], *, meta: Meta | None) -> None:
@@ -127,16 +127,15 @@ class Drive:
     """One drive of one run, under one lease."""
 
     def __init__(
-        self, services: Services, journal: Journal, *, now: datetime | None = None, onward: Onward | None = None
+        self, services: Services, journal: Journal, *, now: datetime | None = None, shift: Shift | None = None
     ) -> None:
         self.services = services
         self.journal = journal
         self._at = now
-        self._onward = onward
-        self._started = services.store.clock.monotonic()
+        self._shift = Shift(services) if shift is None else shift
         self._slow_workflow = False
         self._batch = False  # does the workflow ask for several steps?
-        self._attempts = Attempts(services, journal)
+        self._attempts = Attempts(services, journal, self._shift)
         self._released: list[Wakeup] = []
 
     @property
@@ -196,7 +195,7 @@ class Drive:
         if not self.services.options.tracebacks:
             return ""
         failure = error.__cause__ if isinstance(error, RuntimeFailureError) else None
-        return traceback_of(failure or error)
+        return traceback_of(error if failure is None else failure)
 
     def _park_elsewhere(self, current: RunRow, change: RunChange) -> None:
         """Park a row that has moved on since, if this drive still holds its lease."""
@@ -328,7 +327,7 @@ class Drive:
         """Let the steps travel, and park until they are back; False when the state changed meanwhile."""
         journal = self.journal
         released = sending.released(journal.state, plan.sent)
-        if not sending.send(self.services, journal, decision, plan, onward=self._onward):
+        if not sending.send(self.services, journal, decision, plan, shift=self._shift):
             return False
         self._released += [Wakeup("retry", journal.row.run_id, step_id) for step_id in released]
         return True
@@ -336,11 +335,7 @@ class Drive:
     # --- slices -------------------------------------------------------------------------------------------------------
 
     def _slice_is_over(self) -> bool:
-        if shutdown.requested():
-            return True
-        limit = self.services.options.drive_slice
-        elapsed = self.services.store.clock.monotonic() - self._started
-        return self.journal.appends > 0 and (self._attempts.count >= limit.steps or elapsed >= limit.seconds)
+        return shutdown.requested() or (self.journal.appends > 0 and self._shift.is_over)
 
     def _yield(self) -> bool:
         """Let go with work left, and ask to be driven again, so that others get their turn."""

@@ -14,10 +14,10 @@ from flow_app.core.remote import StepOut, StepStore
 from flow_app.engine import shutdown
 from flow_app.engine.deadlines import Deadline, run_within, timed_out
 from flow_app.engine.keeper import Kept, keeper
-from flow_app.engine.onward import Onward
 from flow_app.engine.outcomes import Outcome, logger_for, run_body
 from flow_app.engine.services import Services
 from flow_app.engine.settling import settle
+from flow_app.engine.shift import Shift
 from flow_app.errors import ConfigurationError, InvalidTransitionError
 
 logger = logging.getLogger("flow_app.engine")
@@ -25,7 +25,7 @@ logger = logging.getLogger("flow_app.engine")
 _BEATS = 10  # a lease is renewed by the body's own heartbeats at most so often
 
 
-def run_step(services: Services, run_id: str, step_id: str, attempt: int, *, onward: Onward | None = None) -> bool:
+def run_step(services: Services, run_id: str, step_id: str, attempt: int, *, shift: Shift | None = None) -> bool:
     """Run one attempt and commit what came of it; False when there is nothing to do. See FlowEngine.run_step."""
     store = services.step_store
     if store is None:
@@ -38,7 +38,7 @@ def run_step(services: Services, run_id: str, step_id: str, attempt: int, *, onw
     if step is None:
         return False
     outcome = _foregone(services, step) or _Attempt(services, store, step).run()
-    settle(services, store, step, outcome, onward=onward)
+    settle(services, store, step, outcome, shift=shift)
     return True
 
 

@@ -14,8 +14,8 @@ from flow_app.core.state import RunState
 from flow_app.core.tasks import RunStep
 from flow_app.engine import rows
 from flow_app.engine.journal import Journal
-from flow_app.engine.onward import Onward
 from flow_app.engine.services import Services
+from flow_app.engine.shift import Shift
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ def plan(services: Services, journal: Journal, decision: Decision, *, batch: boo
     return Plan(here, tuple(sent), Awaited.ALL if out <= set(decision.run) else Awaited.ANY)
 
 
-def send(services: Services, journal: Journal, decision: Decision, plan: Plan, *, onward: Onward | None = None) -> bool:
+def send(services: Services, journal: Journal, decision: Decision, plan: Plan, *, shift: Shift) -> bool:
     """Commit the decision, the notes and the park at once, and send. False: somebody else wrote first.
 
-    One member of a batch may be held back for this worker, which is about to be free.
+    The worker's shift may hold some members of a batch; of steps that are declared to travel, none.
     """
     journal.declare(decision.events)
     row = journal.row
@@ -61,18 +61,16 @@ def send(services: Services, journal: Journal, decision: Decision, plan: Plan, *
     change |= RunChange(steps_out=row.steps_out + len(steps), steps_awaited=plan.awaited.value)
     if not journal.flush(change, send=steps):
         return False
-    sent = [(step, RunStep(row.run_id, step.step_id, step.attempt)) for step in steps]
-    own = next((task for step, task in reversed(sent) if _is_kept(services, step, task, row.build, onward)), None)
-    for step, task in sent:
-        if task is not own:
+    tasks = [(RunStep(row.run_id, step.step_id, step.attempt), step) for step in steps]
+    held = shift.hold_half([task for task, step in tasks if not _is_declared(services, step)], build=row.build)
+    for task, step in tasks:
+        if task not in held:
             services.dispatch_step_quietly(task, build=row.build, queue=step.queue)
     return True
 
 
-def _is_kept(services: Services, step: NewStep, task: RunStep, build: str | None, onward: Onward | None) -> bool:
-    """Who declares that a step travels means it: only members that no declaration sends away are held back."""
-    stays = step.queue is None and not services.runtime.step_options(step.step_name).travels
-    return onward is not None and stays and onward.takes(task, build=build)
+def _is_declared(services: Services, step: NewStep) -> bool:
+    return step.queue is not None or services.runtime.step_options(step.step_name).travels
 
 
 def late_outcomes(services: Services, journal: Journal) -> Awaited | None:

@@ -16,9 +16,9 @@ from flow_app.core.tasks import DriveRun, RunStep
 from flow_app.engine import rows
 from flow_app.engine.deadlines import timed_out
 from flow_app.engine.journal import surely
-from flow_app.engine.onward import Onward
 from flow_app.engine.outcomes import Outcome
 from flow_app.engine.services import Services
+from flow_app.engine.shift import Shift
 from flow_app.errors import StepLeaseLostError
 
 
@@ -32,7 +32,7 @@ class Settled:
 
 
 def settle(
-    services: Services, store: StepStore, step: StepOut, outcome: Outcome, *, onward: Onward | None = None
+    services: Services, store: StepStore, step: StepOut, outcome: Outcome, *, shift: Shift | None = None
 ) -> None:
     """Commit an outcome, and send what follows from it.
 
@@ -52,7 +52,7 @@ def settle(
         services.dispatch_step_quietly(task, build=settled.row.build, queue=step.queue)
     elif settled.wakes:
         drive, build = DriveRun(step.run.run_id), settled.row.build
-        if step.queue is not None or onward is None or not onward.takes(drive, build=build):
+        if step.queue is not None or shift is None or not shift.holds_drive(drive, build=build):
             services.dispatch_quietly(build, drive)
 
 
