@@ -227,7 +227,7 @@ if __name__ == "__main__":
     parser.add_argument("--database", default="postgres://postgres@127.0.0.1:5432/postgres", help="the server")
     parser.add_argument("--broker", default=os.environ["BROKER"])
     parser.add_argument("--pool", default="prefork")
-    parser.add_argument("--concurrency", type=int, default=2)
+    parser.add_argument("--concurrency", type=int, default=4)
     parser.add_argument("--prefetch", type=int, default=4, help="as Celery has it; the example project has 1")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
