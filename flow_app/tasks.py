@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from celery import current_app, current_task, shared_task
 from celery.signals import worker_shutting_down
-from django.db import close_old_connections, connections
 
 from flow_app import conf, get_engine
 from flow_app.beat.nominal import nominal_tick
-from flow_app.dispatch import FlowScheduler
+from flow_app.dispatch import FlowScheduler, connections
 from flow_app.engine import shutdown
 from flow_app.errors import FlowError, RunNotFoundError, RuntimeBuildUnavailableError
 
@@ -41,7 +38,8 @@ def _flow_task(name: str) -> Callable[[Callable[P, object]], Task[P, None]]:
         @shared_task(name=name, acks_late=True, reject_on_worker_lost=False, ignore_result=True)
         @wraps(act)
         def task(*args: P.args, **kwargs: P.kwargs) -> None:
-            _renew_connections(cast("str | None", kwargs.get("using")))
+            alias = str(kwargs.get("using") or conf.options().database)
+            connections.renew(alias)
             try:
                 act(*args, **kwargs)
             except FlowError as error:
@@ -49,27 +47,12 @@ def _flow_task(name: str) -> Callable[[Callable[P, object]], Task[P, None]]:
                 first = args[0] if args else ""  # an id or a name; what follows may be an input, which is not for logs
                 labels = {"run_id": getattr(error, "run_id", None), "code": error.code}
                 logger.log(level, "%s(%s): %s", name, first, error, extra=labels)
-            _last.ended = time.monotonic()
+            else:
+                connections.has_served(alias)
 
         return task
 
     return decorate
-
-
-_ALIVE = 1.0  # seconds
-_last = threading.local()
-
-
-def _renew_connections(using: str | None) -> None:
-    """Close what is too old; a project without Celery's Django fixup has nobody else to do it.
-
-    With ``CONN_HEALTH_CHECKS`` Django asks a kept connection in each task whether it lives. The engine's need not be
-    asked: it has just answered the task before.
-    """
-    close_old_connections()
-    if time.monotonic() - getattr(_last, "ended", -_ALIVE) < _ALIVE:
-        kept: Any = connections[using or conf.options().database]
-        kept.health_check_done = True
 
 
 @_flow_task("flow_app.drive_run")

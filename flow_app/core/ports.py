@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -317,11 +317,23 @@ class StepDispatcher(Protocol):
         """Send one attempt to workers of the run's build (None: unpinned), or to the queue that the step names.
 
         It is a hint like any other: raising, losing it or sending it twice changes nothing for good.
-
-        A dispatcher may have a third method, ``same_workers(run_id, build) -> bool``: do the drives and the steps of
-        this run go to the same workers? Then a worker that sends a batch keeps one member for itself, and the one
-        whose outcome a run waits for drives it on.
         """
+
+
+@runtime_checkable
+class SharedWorkers(Protocol):
+    """What a dispatcher of steps may have besides: then a worker goes on with what it would send to its own kind."""
+
+    def same_workers(self, run_id: str, build: str | None) -> bool:
+        """Do the drives of this run and its steps without a queue of their own go to the same workers?"""
+
+
+@runtime_checkable
+class NamesSteps(Protocol):
+    """What a runtime may have besides: then a step's message need not be looked at before it is taken."""
+
+    def step_names(self) -> Collection[str]:
+        """Steps whose code is here and whose deliveries need not be counted exactly."""
 
 
 class Observer(Protocol):

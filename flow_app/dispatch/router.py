@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flow_app.core.identifiers import check_build_id
-from flow_app.core.ports import FlowTaskDispatcher, StepDispatcher
+from flow_app.core.ports import FlowTaskDispatcher, SharedWorkers, StepDispatcher
 from flow_app.core.tasks import FlowTask, RunStep
 from flow_app.engine import FlowEngine
 from flow_app.errors import ConfigurationError, InvalidTransitionError, RuntimeBuildRouteNotFoundError
@@ -50,8 +50,8 @@ class RuntimeBuildTaskRouter:
 
     def same_workers(self, run_id: str, build: str | None) -> bool:
         """Do drives and steps of this build go to the same workers, as its route says?"""
-        same = getattr(self._routes.get(build), "same_workers", None)
-        return same is not None and bool(same(run_id, build))
+        route: object = self._routes.get(build)
+        return isinstance(route, SharedWorkers) and route.same_workers(run_id, build)
 
     def _route(self, build: str | None) -> FlowTaskDispatcher:
         route = self._routes.get(build)

@@ -319,9 +319,20 @@ class Drive:
         journal.declare(decision.events)
         if not decision.run or not journal.flush():
             return True
+        if journal.appends == 0:
+            self._keep_the_claim()
         self._released += [Wakeup("retry", journal.row.run_id, step_id) for step_id in released]
         self._attempts.run(list(decision.run), redelivered, stops=self._slice_is_over)
         return True
+
+    def _keep_the_claim(self) -> None:
+        """Wait for the disk: attempts that run since an earlier drive are about to run again, and nothing else is said.
+
+        A claim that is not durable yet would be nobody's after a crash of the database's server.
+        """
+        store, row = self.services.store, self.journal.row
+        if not store.renew(row, lease=self.services.options.lease):
+            raise LeaseLostError(row.run_id, row.lease_epoch)
 
     def _send(self, decision: decider.Decision, plan: sending.Plan) -> bool:
         """Let the steps travel, and park until they are back; False when the state changed meanwhile."""

@@ -10,6 +10,7 @@ from functools import partial
 
 from flow_app.core import decider
 from flow_app.core.context import StepContext, derived_token
+from flow_app.core.ports import NamesSteps
 from flow_app.core.remote import StepOut, StepStore
 from flow_app.engine import shutdown
 from flow_app.engine.deadlines import Deadline, run_within, timed_out
@@ -45,11 +46,10 @@ def run_step(services: Services, run_id: str, step_id: str, attempt: int, *, shi
 def _take(services: Services, store: StepStore, run_id: str, step_id: str, attempt: int) -> StepOut | None:
     """The attempt, counted as delivered before its body runs; None when it is not for this message to run."""
     lease, worker = services.options.lease, f"{socket.gethostname()}:{os.getpid()}"
-    names = getattr(services.runtime, "step_names", None)
-    if names is not None:
-        step = store.take_step(
-            run_id, step_id, attempt, names=names(), builds=services.builds, lease=lease, worker=worker
-        )
+    runtime: object = services.runtime
+    if isinstance(runtime, NamesSteps):
+        names, builds = runtime.step_names(), services.builds
+        step = store.take_step(run_id, step_id, attempt, names=names, builds=builds, lease=lease, worker=worker)
         if step is not None:
             return step
     step = store.find_step(run_id, step_id)

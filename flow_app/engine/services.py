@@ -20,6 +20,7 @@ from flow_app.core.ports import (
     RunChange,
     RunRow,
     Runtime,
+    SharedWorkers,
     StepDispatcher,
 )
 from flow_app.core.remote import StepStore
@@ -58,9 +59,9 @@ class Services:
 
     def same_workers(self, run_id: str, build: str | None) -> bool:
         """Would a step of this run, and its drive, be sent to the very workers that get the other one?"""
-        same = getattr(self.dispatcher, "same_workers", None)
+        dispatcher: object = self.dispatcher
         try:
-            return same is not None and bool(same(run_id, build))
+            return isinstance(dispatcher, SharedWorkers) and dispatcher.same_workers(run_id, build)
         except Exception:  # the project's own routing: all is committed, and what is sent says so again
             logger.exception("Run %s: where its messages go cannot be said", run_id, extra={"run_id": run_id})
             return False

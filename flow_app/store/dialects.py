@@ -42,7 +42,8 @@ class Dialect:
     #: What a read inside a transaction needs, to see what others committed since it began.
     latest: str
     #: An expression, always true, in the WHERE of an UPDATE: it spares that commit the wait for the disk. For claims:
-    #: what is committed under one takes it along, so a crash of the server forgets only what nobody has heard of.
+    #: what is committed under one takes it along. A crash of the server forgets claims of its last moments, and then
+    #: the attempt of a step is given to a second worker while the first, whose outcome will be refused, is still at it.
     unhurried: str
     #: The next epoch of a lease. One that a crash may forget must not be given a second time.
     next_epoch: str

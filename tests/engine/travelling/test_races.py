@@ -36,6 +36,9 @@ class LongWay(DjangoEventStore):
     def complete_step(self, *args: Any, **kwargs: Any) -> None:
         return None
 
+    def append_and_send(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
 
 LONG: list[tuple[type[DjangoEventStore], str]] = [(LongWay, "claim_step"), (LongWay, "transact")]
 SHORT: list[tuple[type[DjangoEventStore], str]] = [(DjangoEventStore, "take_step"), (DjangoEventStore, "complete_step")]
@@ -206,6 +209,37 @@ def test_a_worker_and_a_pause(order, stores, call, given):
         case.broker.engine.unpause("r")
         case.settle()
         assert case.broker.engine.snapshot("r").output == ["a2" if given else "a1", "b1"]
+        _forget(case)
+
+
+SENDS: list[tuple[type[DjangoEventStore], str]] = [(LongWay, "send_steps")]
+if connection.vendor == "postgresql":
+    SENDS.append((DjangoEventStore, "append_and_send"))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("stores", "call"), SENDS, ids=named)
+@pytest.mark.parametrize("other", [cancel, force, pause])
+def test_a_batch_that_is_being_sent_and_whoever_stops_its_run(order, stores, call, other):
+    """In the long way the run's row is locked by then: the other one comes second, whatever the order."""
+    for _ in range(REPEATS):
+        case, meeting = Case(stores), Meeting("together" if stores is LongWay else order)
+        case.broker.engine.start("w", run_id="r")
+        case.broker.box.drives.clear()
+        store = case.broker.store
+        results = at_once(
+            lambda case=case, meeting=meeting, store=store: drive(case, meeting.first(store, call)),
+            lambda case=case, meeting=meeting, store=store: other(case, meeting.second(store, "transact")),
+        )
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, errors.LeaseLostError):
+                raise result
+        assert meeting.took_place
+        if other is pause:
+            case.broker.engine.unpause("r")
+        case.settle()
+        assert case.broker.engine.snapshot("r").status == ("completed" if other is pause else "cancelled")
+        assert sorted(case.bodies) == (["a", "b"] if other is pause else [])
         _forget(case)
 
 

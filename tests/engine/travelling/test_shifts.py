@@ -174,19 +174,38 @@ def test_half_of_a_batch_is_sent_and_half_is_done(broker, many, calls, members, 
     assert set(calls.values()) == {1}
 
 
-def test_what_is_held_too_long_is_sent(broker, many, calls, monkeypatch):
+class Clockwork(threading.Thread):
+    """A timer that goes off when the test says so, in a thread of its own as any."""
+
+    made: list[Clockwork] = []
+
+    def __init__(self, seconds: float, act: Any) -> None:
+        super().__init__(target=act)
+        self.seconds = seconds
+        self.state = "new"
+        self.made.append(self)
+
+    def start(self) -> None:
+        self.state = "started"
+
+    def cancel(self) -> None:
+        self.state = "cancelled"
+
+    def go_off(self) -> None:
+        super().start()
+        self.join(30)
+
+
+@pytest.fixture
+def timers(monkeypatch: pytest.MonkeyPatch) -> list[Clockwork]:
+    monkeypatch.setattr(shift, "Timer", Clockwork)
+    monkeypatch.setattr(Clockwork, "made", [])
+    return Clockwork.made
+
+
+def test_what_is_held_too_long_is_sent(broker, many, calls, timers):
     """The body of the first one takes long: others get the rest."""
-    all_sent = threading.Event()
-    dispatch = broker.box.dispatch_step
-
-    def note(message: RunStep, **where: Any) -> None:
-        dispatch(message, **where)
-        if len(broker.box.steps) == 9:
-            all_sent.set()
-
-    monkeypatch.setattr(broker.box, "dispatch_step", note)
-    monkeypatch.setattr(shift, "PATIENCE", 0.001)
-    many["m5"] = lambda: all_sent.wait(30)
+    many["m5"] = lambda: timers[0].go_off()
     broker.engine.start("many", 10, run_id="r")
     broker.drive()
     assert sorted(sent(broker)) == [f"m{index}" for index in range(10) if index != 5]
@@ -194,6 +213,15 @@ def test_what_is_held_too_long_is_sent(broker, many, calls, monkeypatch):
     broker.work_off()
     assert broker.engine.snapshot("r").output == 10
     assert set(calls.values()) == {1}
+
+
+def test_the_timer_is_set_where_one_waits_for_another_and_stopped_at_the_end(broker, many, timers):
+    broker.engine.start("many", 10, run_id="r")
+    broker.drive()
+    assert [(timer.seconds, timer.daemon, timer.state) for timer in timers] == [(3600, True, "cancelled")]
+    broker.engine.start("many", 3, run_id="s")
+    broker.drive()
+    assert len(timers) == 1  # one alone is begun at once
 
 
 def _die() -> None:
@@ -273,7 +301,7 @@ def test_routing_that_fails_after_the_commit_is_logged_and_everything_is_sent(br
     def fail(run_id: str, build: str | None) -> bool:
         raise LookupError("no such queue")
 
-    monkeypatch.setattr(broker.box, "same_workers", fail, raising=False)
+    monkeypatch.setattr(broker.box, "same_workers", fail)
     broker.engine.start("many", 3, run_id="r")
     broker.drive()
     assert len(sent(broker)) == 3
