@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from celery import Celery, _state
 
-from flow_app import get_engine
+from flow_app import get_engine, workflow
 from flow_app.engine import FlowEngine
 from flow_app.models import Run
 from project.celery import app as project_app
@@ -84,3 +84,16 @@ def use_app(monkeypatch: pytest.MonkeyPatch) -> Any:
         return Post(app)
 
     return use
+
+
+@pytest.fixture
+def asks() -> Any:
+    """A workflow that waits for an answer."""
+
+    @workflow("asks")
+    def asks(ctx):
+        if not ctx.hook_received("answer"):
+            return ctx.create_hook("answer", "a-secret-token")
+        return ctx.complete(ctx.hook_payload("answer"))
+
+    return asks
