@@ -84,6 +84,15 @@ class RunRow:
     paused_by: str = ""
 
 
+class RunIdentity(NamedTuple):
+    """What never changes about a run's row."""
+
+    key: int
+    run_id: str
+    workflow: str
+    build: str | None
+
+
 class RunChange(TypedDict, total=False):
     """Columns of the run's row that one append or park sets."""
 
@@ -240,7 +249,7 @@ class EventStore(Protocol):
 
     def history(self, run_id: str, *, after: int = 0) -> list[EventEnvelope]: ...
 
-    def hook(self, row: RunRow, hook_id: str) -> HookRow | None: ...
+    def hook(self, row: RunRow | RunIdentity, hook_id: str) -> HookRow | None: ...
 
     def active_hooks_by_token(self, token_digest: str) -> list[HookRow]: ...
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from flow_app.core.payload import Payload
 from flow_app.core.policy import RetryPolicy
-from flow_app.core.ports import EventStore, NewEvent, RunChange, RunRow
+from flow_app.core.ports import EventStore, NewEvent, RunChange, RunIdentity, RunRow
 from flow_app.core.spec import RuntimeBuildCompatibility, WorkflowSpec
 
 
@@ -52,18 +52,19 @@ class NewStep:
 class StepOut:
     """An attempt that was sent. ``token`` is the fence: it changes with every worker that takes the attempt over.
 
-    ``held``: a worker has it, and is alive as far as one knows. ``timed_out``: its time is over. ``late``: it ran when
-    the run was asked to stop. Of the ``run`` of an attempt that was taken unseen, there is the identity and no more.
+    ``held``: a worker has it, and is alive as far as one knows. ``timed_out``: its time is over. ``paused``: its run
+    is. ``late``: it ran when the run was asked to stop.
     """
 
     key: int
-    run: RunRow
+    run: RunIdentity
     step_id: str
     attempt: int
     token: str
     deliveries: int
     held: bool
     timed_out: bool
+    paused: bool
     late: bool
     step_name: str
     input: Payload

@@ -174,7 +174,7 @@ class Journal:
             return None
         moved = store.append_and_send(row, self.pending, steps, change=change, epoch=row.lease_epoch, grace=grace)
         if moved is not None:
-            self.services.announce(row, self.pending)
+            self.services.announce(row, self.pending, after=row.last_sequence)
         return moved
 
     def _write(self, change: RunChange, *, locked: bool = False) -> RunRow:
@@ -183,14 +183,14 @@ class Journal:
             return self._create(self.unborn, change)
         epoch = None if locked else self.row.lease_epoch
         moved = self.store.append(self.row, self.pending, change=change, epoch=epoch)
-        self.services.announce(self.row, self.pending)
+        self.services.announce(self.row, self.pending, after=self.row.last_sequence)
         return moved
 
     def _create(self, run: NewRun, change: RunChange) -> RunRow:
         row = self.store.create(replace(run, change=run.change | change), self.pending)
         if row is None:
             row = self._created_before(run.run_id)
-        self.services.announce(self.row, self.pending)
+        self.services.announce(self.row, self.pending, after=self.row.last_sequence)
         return row
 
     def _created_before(self, run_id: str) -> RunRow:

@@ -53,7 +53,7 @@ def _take(services: Services, store: StepStore, run_id: str, step_id: str, attem
         if step is not None:
             return step
     step = store.find_step(run_id, step_id)
-    if step is None or step.attempt != attempt or step.run.paused_at is not None:
+    if step is None or step.attempt != attempt or step.paused:
         return None
     if step.held and not step.timed_out:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 from uuid import uuid4
@@ -18,6 +18,7 @@ from flow_app.core.ports import (
     NewEvent,
     Observer,
     RunChange,
+    RunIdentity,
     RunRow,
     Runtime,
     SharedWorkers,
@@ -105,22 +106,18 @@ class Services:
         """Append for an outside writer, who holds the row's lock and no lease, and tell the observers."""
         new = self.new_events(events, meta=meta, traceback=traceback)
         moved = self.store.append(row, new, change=change)
-        self.announce(row, new)
+        self.announce(row, new, after=row.last_sequence)
         return moved
 
-    def announce_written(self, row: RunRow, events: Sequence[NewEvent]) -> None:
-        """The same where ``row`` stands after the events."""
-        self.announce(replace(row, last_sequence=row.last_sequence - len(events)), events)
-
-    def announce(self, row: RunRow, events: Sequence[NewEvent]) -> None:
-        """Tell observers and the signal of events appended after ``row``, once they are committed."""
-        if not self.observers and not (event_recorded.receivers and event_recorded.has_listeners(row.workflow)):
+    def announce(self, run: RunRow | RunIdentity, events: Sequence[NewEvent], *, after: int) -> None:
+        """Tell observers and the signal of events that were appended after a sequence, once they are committed."""
+        if not self.observers and not (event_recorded.receivers and event_recorded.has_listeners(run.workflow)):
             return
         envelopes = [
-            EventEnvelope(row.run_id, row.last_sequence + index, new.event_id, new.recorded_at, new.event, new.meta)
-            for index, new in enumerate(events, start=1)
+            EventEnvelope(run.run_id, sequence, new.event_id, new.recorded_at, new.event, new.meta)
+            for sequence, new in enumerate(events, start=after + 1)
         ]
-        self.store.on_commit(partial(self._tell, row.workflow, envelopes))
+        self.store.on_commit(partial(self._tell, run.workflow, envelopes))
 
     def _tell(self, workflow: str, envelopes: Sequence[EventEnvelope]) -> None:
         for envelope in envelopes:

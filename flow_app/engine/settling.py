@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from flow_app.core import decider
@@ -26,7 +26,6 @@ from flow_app.errors import StepLeaseLostError
 class Settled:
     """What was committed, and whom to tell: the next attempt goes out, or the run is driven on, or neither."""
 
-    row: RunRow
     again: bool
     wakes: bool
 
@@ -49,9 +48,9 @@ def settle(
         settled = surely(services, step.run.run_id, lambda: settlement.commit(late))
     if settled.again:
         task = RunStep(step.run.run_id, step.step_id, step.attempt + 1)
-        services.dispatch_step_quietly(task, build=settled.row.build, queue=step.queue)
+        services.dispatch_step_quietly(task, build=step.run.build, queue=step.queue)
     elif settled.wakes:
-        drive, build = DriveRun(step.run.run_id), settled.row.build
+        drive, build = DriveRun(step.run.run_id), step.run.build
         if step.queue is not None or shift is None or not shift.holds_drive(drive, build=build):
             services.dispatch_quietly(build, drive)
 
@@ -74,8 +73,8 @@ class _Settlement:
         closed = self.store.complete_step(step, events[0])
         if closed is None:
             return None
-        self.services.announce_written(replace(step.run, last_sequence=closed.sequence), events)
-        return Settled(step.run, again=False, wakes=closed.wakes)
+        self.services.announce(step.run, events, after=closed.sequence - 1)
+        return Settled(again=False, wakes=closed.wakes)
 
     def _write(self, outcome: Outcome) -> Settled:
         store, step = self.store, self.step
@@ -86,12 +85,12 @@ class _Settlement:
         if again:
             events = (*events, ev.StepStarted(step.step_id, step.attempt + 1))
             self.services.append(row, events, change=RunChange(), traceback=outcome.traceback)
-            return Settled(row, again=True, wakes=False)
+            return Settled(again=True, wakes=False)
         now = store.clock.now()
         wakes = _satisfied(row) and not events[-1].terminal
         change = _change(row, events, wakes=wakes, now=now)
         self.services.append(row, events, change=change, traceback=outcome.traceback)
-        return Settled(row, again=False, wakes=wakes)
+        return Settled(again=False, wakes=wakes)
 
     def _events(self, row: RunRow, outcome: Outcome) -> tuple[ev.Event, ...]:
         step = self.step

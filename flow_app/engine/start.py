@@ -195,7 +195,7 @@ def _create(services: Services, new_run: NewRun, first: Sequence[ev.Event], meta
     events = services.new_events(first, meta=meta)
     row = services.store.create(new_run, events)
     if row is not None:
-        services.announce_written(row, events)
+        services.announce(row, events, after=0)
     return row
 
 

@@ -15,7 +15,18 @@ from uuid import UUID
 from flow_app.core.codec import to_text
 from flow_app.core.events import EventEnvelope
 from flow_app.core.payload import Payload
-from flow_app.core.ports import Clock, DueRun, HookRow, NewEvent, NewRun, Recorded, RunChange, RunRow, WakeReason
+from flow_app.core.ports import (
+    Clock,
+    DueRun,
+    HookRow,
+    NewEvent,
+    NewRun,
+    Recorded,
+    RunChange,
+    RunIdentity,
+    RunRow,
+    WakeReason,
+)
 from flow_app.core.snapshot import HookStatus, RunStatus
 from flow_app.errors import EventConflictError, HookTokenConflictError, LeaseLostError, RunNotFoundError
 from flow_app.store.after_commit import AfterCommit
@@ -229,7 +240,7 @@ class InMemoryEventStore:
     def events_of_type(self, row: RunRow, event_type: str) -> list[EventEnvelope]:
         return [envelope for envelope in self.history(row.run_id) if envelope.type == event_type]
 
-    def hook(self, row: RunRow, hook_id: str) -> HookRow | None:
+    def hook(self, row: RunRow | RunIdentity, hook_id: str) -> HookRow | None:
         return self._run(row.run_id).rows.hooks.get(hook_id)
 
     def active_hooks_by_token(self, token_digest: str) -> list[HookRow]:

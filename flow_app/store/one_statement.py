@@ -25,12 +25,9 @@ from flow_app.store.dialects import Dialect
 from flow_app.store.leasing import Leasing
 from flow_app.store.projections import leaves_rows
 from flow_app.store.records import EVENT_COLUMNS, values_of
-from flow_app.store.rows import RUN_FIELDS, columns_of, moved
+from flow_app.store.rows import columns_of, moved
 from flow_app.store.statements import EVENT, EVENT_TYPES, RUN, STEP, move
 from flow_app.store.step_rows import IN_TIME, READ, SENT, sent_values, step_out
-
-# Each column read costs the driver more than the database: of the run, what a worker uses.
-_RUN = ", ".join(f"r.{name}" for name in RUN_FIELDS[: RUN_FIELDS.index("last_sequence") + 1])
 
 
 class OneStatement(Appending, Leasing):
@@ -79,7 +76,7 @@ class OneStatement(Appending, Leasing):
             *now.params, *now.params,
         )  # fmt: skip
         taken = self.attempt(lambda: self.fetch(_take(self.dialect, now.sql, until.sql), params))
-        return step_out((1, 0, *taken[0])) if taken else None
+        return step_out((1, 0, 0, *taken[0])) if taken else None
 
     def complete_step(self, step: StepOut, completed: NewEvent) -> Closed | None:
         if not self.dialect.has_writing_cte:
@@ -133,7 +130,7 @@ def _take(dialect: Dialect, now: str, until: str) -> str:
         f"FROM {RUN} r WHERE r.run_key = %s AND e.run_id = r.id AND e.step_key = %s AND e.attempt = %s "
         "AND r.paused_at IS NULL AND ((r.build IS NULL AND %s) OR r.build = ANY(%s)) AND e.step_name = ANY(%s) "
         f"AND (e.lease_expires_at IS NULL OR e.lease_expires_at <= {now}) AND {IN_TIME.format(now=now)}"
-        f" AND {dialect.unhurried} RETURNING {READ}, {_RUN}"
+        f" AND {dialect.unhurried} RETURNING {READ}"
     )
 
 

@@ -10,7 +10,7 @@ from django.db.models import Count, Min, Model, QuerySet, Sum
 
 from flow_app.core.events import EventEnvelope
 from flow_app.core.payload import Payload
-from flow_app.core.ports import HookRow, Recorded, RunRow
+from flow_app.core.ports import HookRow, Recorded, RunIdentity, RunRow
 from flow_app.core.snapshot import HookStatus, RunStatus
 from flow_app.errors import RunNotFoundError
 from flow_app.models import ChildOperation, Hook, Progress, Run
@@ -64,7 +64,7 @@ class Reading(Transactions):
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 
-    def hook(self, row: RunRow, hook_id: str) -> HookRow | None:
+    def hook(self, row: RunRow | RunIdentity, hook_id: str) -> HookRow | None:
         found = self._now(Hook.objects.using(self.using).filter(run_id=row.key).with_id(hook_id)).first()
         return None if found is None else _hook_row(found, row.run_id)
 

@@ -10,13 +10,12 @@ from typing import Any
 
 from flow_app.core.payload import Payload
 from flow_app.core.policy import RetryPolicy
-from flow_app.core.ports import RunRow
+from flow_app.core.ports import RunIdentity, RunRow
 from flow_app.core.remote import NewStep, StepOut
 from flow_app.core.spec import WorkflowSpec
 from flow_app.models import StepExecution
 from flow_app.models.keys import text_key
 from flow_app.store.records import read_payload
-from flow_app.store.rows import read_run
 
 _MILLISECOND = timedelta(milliseconds=1)
 _COLUMNS = (
@@ -28,8 +27,10 @@ SENT = {
     "step_id": "text", "step_key": "text", "attempt": "bigint", "step_name": "text", "input": "text", "retry": "text",
     "spec": "text", "queue": "text", "timeout_ms": "bigint",
 }  # fmt: skip
-#: The select list that :func:`step_out` reads, between whether it is held and timed out and the columns of its run.
-READ = ", ".join(f"e.{name}" for name in _COLUMNS)
+#: The select list that :func:`step_out` reads after whether it is held, timed out, and its run paused.
+READ = ", ".join(
+    [*(f"e.{name}" for name in _COLUMNS), *(f"r.{name}" for name in ("id", "run_id", "workflow", "build"))]
+)
 #: A condition with the ``now`` of a dialect.
 IN_TIME = "(times_out_at IS NULL OR times_out_at > {now})"
 
@@ -74,17 +75,18 @@ def _spec(text: str) -> WorkflowSpec:
 
 
 def step_out(values: Sequence[Any]) -> StepOut:
-    held, timed_out, *values = values
+    held, timed_out, paused, *values = values
     key, step_id, attempt, token, deliveries, late, name, given, retry, spec, queue, timeout, *run = values
     return StepOut(
         key=key,
-        run=read_run(run),
+        run=RunIdentity(*run),
         step_id=step_id,
         attempt=attempt,
         token=token,
         deliveries=deliveries,
         held=bool(held),
         timed_out=bool(timed_out),
+        paused=bool(paused),
         late=bool(late),
         step_name=name,
         input=read_payload(given),

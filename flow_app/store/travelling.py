@@ -21,7 +21,6 @@ from flow_app.models.keys import text_key
 from flow_app.store import chunks
 from flow_app.store.leasing import grace_after
 from flow_app.store.one_statement import OneStatement
-from flow_app.store.rows import run_columns
 from flow_app.store.statements import RUN, STEP, select_first_wake
 from flow_app.store.step_rows import IN_TIME, READ, execution, step_out
 
@@ -55,10 +54,11 @@ class Travelling(OneStatement):
     # --- the worker ---------------------------------------------------------------------------------------------------
 
     def find_step(self, run_id: str, step_id: str) -> StepOut | None:
-        now, run = self.dialect.moment(self.clock), run_columns(self.dialect, table="r.")
+        now = self.dialect.moment(self.clock)
         found = self.fetch(
             f"SELECT CASE WHEN e.lease_expires_at > {now.sql} THEN 1 ELSE 0 END, "
-            f"CASE WHEN e.times_out_at <= {now.sql} THEN 1 ELSE 0 END, {READ}, {run} "
+            f"CASE WHEN e.times_out_at <= {now.sql} THEN 1 ELSE 0 END, "
+            f"CASE WHEN r.paused_at IS NULL THEN 0 ELSE 1 END, {READ} "
             f"FROM {RUN} r JOIN {STEP} e ON e.run_id = r.id WHERE r.run_key = %s AND e.step_key = %s",
             (*now.params, *now.params, text_key(run_id), text_key(step_id)),
         )

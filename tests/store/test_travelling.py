@@ -62,7 +62,8 @@ def expired(store: Any, name: str = "lease_expires_at") -> None:
 def test_a_step_that_was_sent_is_found_as_it_was(store):
     row = sent(store, "s", queue="gpu", timeout=timedelta(milliseconds=1500))
     step = found(store)
-    assert step.run == store.row("r1") == row
+    assert step.run == (row.key, "r1", row.workflow, row.build)
+    assert not step.paused
     assert (step.step_id, step.attempt, step.step_name, step.input) == ("s", 1, "charge", Payload.of({"n": "\u0000ü"}))
     assert (step.retry, step.spec, step.queue, step.timeout) == (POLICY, SPEC, "gpu", timedelta(milliseconds=1500))
     assert (step.deliveries, step.held, step.timed_out, step.late, step.token) == (0, False, False, False, "")
