@@ -95,7 +95,8 @@ class HookAdmin(ActsMixin, LookingAdmin):
         css: ClassVar[Any] = {"all": ["flow_app/acts.css"]}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).select_related("run").defer("run__blocked_traceback")
+        hooks: Any = super().get_queryset(request)
+        return hooks.with_runs()  # type: ignore[no-any-return]
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
