@@ -146,7 +146,9 @@ class HookAdmin(ActsMixin, LookingAdmin):
 
     @admin.display(description=_("labels"))
     def labels(self, hook: Hook) -> str:
-        return ", ".join(f"{name}={value}" for name, value in facts_of(hook.metadata).labels.items())
+        facts = facts_of(hook.metadata)
+        shown = [f"{name}={value}" for name, value in facts.labels.items()]
+        return ", ".join([*shown, facts.more_labels] if facts.more_labels else shown)
 
     @admin.display(description=_("kind"))
     def kind(self, hook: Hook) -> str:
