@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import flow_app
 from django.contrib.staticfiles import finders
 from django.templatetags.static import static
+
+import flow_app
 
 ICON = "invoices/icon.svg"
 

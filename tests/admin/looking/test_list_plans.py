@@ -28,7 +28,9 @@ def _many() -> None:
     needy = {"status": "suspended", "finished_at": None, "paused_at": first, "blocked_since": first}
     waiting = {"wake_at": first, "wake_reason": "no_worker", "created_at": first, "subject": "order:7"}
     old = stories.many_runs(OLD, prefix="old", workflow="rare", version="1", build="old", **needy, **waiting)
-    stories.many_runs(OLD, prefix="ended", version="2", build="new", created_at=first.replace(2021), finished_at=first.replace(2021))
+    stories.many_runs(
+        OLD, prefix="ended", version="2", build="new", created_at=first.replace(2021), finished_at=first.replace(2021)
+    )
     new = stories.many_runs(3000, prefix="new", version="2", build="new", subject="order:8")
     label(old, "team", "red")
     label(new, "team", "blue")
