@@ -15,6 +15,6 @@ urlpatterns = [
     path("api/flow/", include("flow_app.api.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api-auth/", include("rest_framework.urls")),
-    # For Django's own pages, which name no icon: browsers ask for this one then.
-    path("favicon.ico", RedirectView.as_view(url=static("flow_app/icon.svg"))),
+    # No page names an icon: browsers ask for this one then.
+    path("favicon.ico", RedirectView.as_view(url=static("invoices/icon.svg"))),
 ]

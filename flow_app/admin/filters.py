@@ -62,7 +62,7 @@ def in_need(runs: QuerySet[Run], need: str | None) -> QuerySet[Run]:
     rows: Any = runs
     match need:
         case "blocked":
-            return rows.open().filter(blocked_since__isnull=False)  # type: ignore[no-any-return]
+            return rows.blocked()  # type: ignore[no-any-return]
         case "overdue":
             return rows.due(datetime.now(UTC) - OVERDUE_AFTER)  # type: ignore[no-any-return]
         case "no_worker":

@@ -95,7 +95,8 @@ class HookAdmin(ActsMixin, LookingAdmin):
         css: ClassVar[Any] = {"all": ["flow_app/acts.css"]}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).select_related("run").defer("run__blocked_traceback")
+        hooks: Any = super().get_queryset(request)
+        return hooks.with_runs()  # type: ignore[no-any-return]
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -145,7 +146,9 @@ class HookAdmin(ActsMixin, LookingAdmin):
 
     @admin.display(description=_("labels"))
     def labels(self, hook: Hook) -> str:
-        return ", ".join(f"{name}={value}" for name, value in facts_of(hook.metadata).labels.items())
+        facts = facts_of(hook.metadata)
+        shown = [f"{name}={value}" for name, value in facts.labels.items()]
+        return ", ".join([*shown, facts.more_labels] if facts.more_labels else shown)
 
     @admin.display(description=_("kind"))
     def kind(self, hook: Hook) -> str:

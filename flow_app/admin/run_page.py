@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any
 from zlib import crc32
 
@@ -28,6 +27,7 @@ from flow_app.admin.run_parts import (
 from flow_app.core.snapshot import RunStatus
 from flow_app.models import Event, Hook, Run, StepExecution
 from flow_app.presenting import Badge, Excerpt, badges, ends_of, excerpt_of, headline, look, why
+from flow_app.presenting.labels import first_labels, how_many_more
 from flow_app.presenting.marks import read_marks
 from flow_app.presenting.payloads import EXCERPT, Redact, cut
 from flow_app.presenting.timeline import timeline
@@ -57,6 +57,7 @@ class RunPage:
     headline: str
     why: str
     labels: Mapping[str, str]
+    more_labels: str
     error: Excerpt | None
     traceback: Excerpt | None
     input: Excerpt | None
@@ -89,6 +90,7 @@ def read_page(
     waiting = look(run)
     ends = ends_of(run) if shows_payloads else {}
     drawn = _events(run).exclude(type__in=_DRAWN).order_by("-sequence")[:MARKS]
+    labels = _object(run.labels)
     upto = min(_number(asked.get(UPTO)) or run.last_sequence, run.last_sequence)
     return RunPage(
         run=run,
@@ -97,7 +99,8 @@ def read_page(
         badges=badges(run, now=now),
         headline=headline(run, waiting, now=now),
         why=why(run, waiting, now=now),
-        labels=dict(islice(_object(run.labels).items(), _LABELS)),
+        labels=first_labels(labels, most=_LABELS),
+        more_labels=how_many_more(labels, most=_LABELS),
         error=cut(run.error) if run.error else None,
         traceback=ending_of(traceback_of(run), redact=redact, limit=EXCERPT) if shows_payloads else None,
         input=_payload(ends, "input", redact),

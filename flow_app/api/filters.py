@@ -9,6 +9,7 @@ import django_filters
 from django import forms
 from django.apps import apps
 from django.db.models import QuerySet
+from django.http import QueryDict
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django_filters import rest_framework as filters
@@ -41,7 +42,7 @@ class InstantFilter(filters.IsoDateTimeFilter):
 
 
 class _YesNoField(forms.TypedChoiceField):
-    """True, false or not asked; the framework's own takes all else for not asked."""
+    """True, false or not asked. The framework's own field would read any other word as not asked; this refuses it."""
 
     def __init__(self, **kwargs: Any) -> None:
         choices = [("", "---"), ("true", gettext_lazy("Yes")), ("false", gettext_lazy("No"))]
@@ -127,8 +128,22 @@ def _label(pair: str) -> tuple[str, str]:
     return name, value
 
 
+def given(params: QueryDict) -> QueryDict:
+    """What is asked for: an empty value asks nothing, and forms send many."""
+    asked = params.copy()
+    for name, values in params.lists():
+        asked.setlist(name, [value for value in values if value])
+        if not asked.getlist(name):
+            del asked[name]
+    return asked
+
+
 class FlowFilterBackend(filters.DjangoFilterBackend):
     """django-filter's, but strict."""
+
+    def get_filterset_kwargs(self, request: Request, queryset: QuerySet[Any], view: Any) -> dict[str, Any]:
+        kwargs: dict[str, Any] = super().get_filterset_kwargs(request, queryset, view)
+        return {**kwargs, "data": given(request.query_params)}
 
     def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
         filterset = self.get_filterset_class(view, queryset)

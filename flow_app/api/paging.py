@@ -36,18 +36,15 @@ class FlowCursor(CursorPagination):
 
 
 class Newest(FlowCursor):
-    """The latest first.
-
-    Keys are asked for first: an index has them, and so the database walks the index of what is filtered by and not the
-    table from its new end, at which old versions and builds have no runs.
-    """
+    """The latest first: the page's keys from an index, then its rows, for the reason that the admin's list gives."""
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
-        keys: Any = super().paginate_queryset(queryset.select_related(None).only("pk"), request, view)
+        bare = queryset.select_related(None).prefetch_related(None).only("pk")
+        keys: Any = super().paginate_queryset(bare, request, view)
         if keys is None:
             return None
-        found = queryset.model._default_manager.using(queryset.db).in_bulk([row.pk for row in keys])
-        return [found[row.pk] for row in keys if row.pk in found]  # retention may have been quicker
+        found = {row.pk: row for row in queryset.order_by().filter(pk__in=[row.pk for row in keys])}
+        return [found[row.pk] for row in keys if row.pk in found]  # what has changed meanwhile may be on it no more
 
 
 class Oldest(FlowCursor):

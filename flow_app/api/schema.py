@@ -68,9 +68,10 @@ def problems(*statuses: int) -> dict[Any, Any]:
 
 
 class _Status(tuple[int, str]):
-    """A status and its media type. As text it is the status: the smallest text is what drf-spectacular goes by.
+    """A status and its media type. As text it is the status alone.
 
-    By the first answer that it finds so it decides whether a list is answered, and takes filters and pages.
+    drf-spectacular takes the answer whose text is the smallest for the main one, and sees by it whether a list is
+    answered, with filters and pages. "(400, ...)" would come before "200".
     """
 
     __slots__ = ()

@@ -134,6 +134,13 @@ def clean_text(text: str, *, limit: int | None = None) -> str:
     return text
 
 
+def one_line(text: str, *, limit: int | None = None) -> str:
+    """The same for a log or a terminal: what would break its line or steer the terminal is escaped, too."""
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return clean_text(text, limit=limit)
+
+
 # --- encoding -------------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from flow_app.core.payload import one_line
 from flow_app.core.ports import FlowTaskDispatcher
 from flow_app.engine import FlowEngine
 from flow_app.errors import ConfigurationError
@@ -128,5 +129,4 @@ def _names(named: Named) -> str:
 
 
 def _short(text: str) -> str:
-    line = text.partition("\n")[0]
-    return line if len(line) <= 200 else line[:200] + "..."
+    return one_line((text.splitlines() or [""])[0], limit=200)

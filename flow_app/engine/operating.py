@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from flow_app.core.payload import clean_text
+from flow_app.core.payload import one_line
 from flow_app.core.ports import RunRow
 from flow_app.engine import rows
 from flow_app.engine.services import Services
@@ -77,8 +77,9 @@ def run_now(services: Services, run_id: str, *, actor: str | None) -> bool:
 
 
 def _log(what: str, run_id: str, actor: str | None) -> None:
-    who = clean_text(actor, limit=200) if actor else "nobody named"
-    logger.info("Run %s %s, by %s", run_id, what, who, extra={"run_id": run_id, "actor": actor})
+    who = one_line(actor, limit=200) if actor else None
+    by = f", by {who}" if who else ""
+    logger.info("Run %s %s%s", run_id, what, by, extra={"run_id": run_id, "actor": who})
 
 
 def _open(services: Services, run_id: str, *, takes_no_more: str) -> RunRow:

@@ -11,8 +11,8 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.AddField("run", "steps_out", models.IntegerField(default=0)),
-        migrations.AddField("run", "steps_awaited", models.CharField(default="", max_length=3)),
+        migrations.AddField("run", "steps_out", models.IntegerField(default=0, db_default=0)),
+        migrations.AddField("run", "steps_awaited", models.CharField(default="", db_default="", max_length=3)),
         # No step travelled before: the table is empty.
         migrations.RenameField("stepexecution", "heartbeat_at", "lease_expires_at"),
         migrations.AlterField("stepexecution", "fencing_token", models.CharField(default="", max_length=64)),

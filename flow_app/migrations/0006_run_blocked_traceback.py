@@ -10,6 +10,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="run",
             name="blocked_traceback",
-            field=models.TextField(default=""),
+            field=models.TextField(default="", db_default=""),
         ),
     ]

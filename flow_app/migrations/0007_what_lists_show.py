@@ -6,22 +6,31 @@ from typing import Any
 from django.db import migrations, models
 from django.db.models import Q
 
-from flow_app.core.payload import Payload
-from flow_app.models.hook import kind_of
-
-_AT_A_TIME = 500
+_AT_A_TIME = 100
+_LIMIT = 200
 
 
 def name_kinds(apps: Any, schema_editor: Any) -> None:
     """Lists say of hooks that wait what they are for; those that are closed are not in them."""
     hooks = apps.get_model("flow_app", "Hook").objects.using(schema_editor.connection.alias)
-    named = []
-    for hook in hooks.filter(status="active").only("metadata").iterator(chunk_size=_AT_A_TIME):
-        hook.kind = kind_of(Payload(json.loads(hook.metadata)))
-        if hook.kind:
-            named.append(hook)
-        hook.metadata = ""  # it may be a megabyte; it is not written
-    hooks.bulk_update(named, ["kind"], batch_size=_AT_A_TIME)
+    active = hooks.filter(status="active").order_by("pk").only("metadata")
+    last = 0
+    # Batch by batch: a hook may be a megabyte, and not every driver leaves the rest of an answer with the server.
+    while batch := list(active.filter(pk__gt=last)[:_AT_A_TIME]):
+        for hook in batch:
+            hook.kind = _kind_in(hook.metadata)
+        hooks.bulk_update([hook for hook in batch if hook.kind], ["kind"])
+        last = batch[-1].pk
+
+
+def _kind_in(metadata: str) -> str:
+    """As flow_app.models.hook.kind_of had it in this version."""
+    tree = json.loads(metadata)
+    kind = tree.get("kind") if isinstance(tree, dict) else None
+    if not isinstance(kind, str):
+        return ""
+    kind = kind.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+    return kind if len(kind) <= _LIMIT else kind[: _LIMIT - 1] + "…"
 
 
 class Migration(migrations.Migration):
@@ -33,8 +42,8 @@ class Migration(migrations.Migration):
     dependencies = [("flow_app", "0006_run_blocked_traceback")]
 
     operations = [
-        migrations.AddField("hook", "kind", models.CharField(default="", max_length=200)),
-        migrations.AddField("run", "paused_by", models.CharField(default="", max_length=200)),
+        migrations.AddField("hook", "kind", models.CharField(default="", db_default="", max_length=200)),
+        migrations.AddField("run", "paused_by", models.CharField(default="", db_default="", max_length=200)),
         migrations.RemoveIndex("run", "flow_run_workflow_idx"),
         migrations.RemoveIndex("run", "flow_run_finished_idx"),
         migrations.RemoveIndex("run", "flow_run_blocked_idx"),

@@ -54,7 +54,7 @@ class Hook(models.Model):
     token_digest = models.CharField(max_length=80)
     active_token_digest = models.CharField(max_length=80, null=True)  # noqa: DJ001 - see above
     metadata = models.TextField()
-    kind = models.CharField(max_length=200, default="")
+    kind = models.CharField(max_length=200, default="", db_default="")  # as in Run, of columns that came later
     created_at = UtcDateTimeField(null=True)
     expires_at = UtcDateTimeField(null=True)
     status = models.CharField(max_length=20)

@@ -80,6 +80,9 @@ class Run(models.Model):
 
     Appends between two steps change ``last_sequence``, ``lease_expires_at`` and ``lost_leases`` only. None of them is
     indexed, so PostgreSQL rewrites no index for them (HOT updates).
+
+    A column that came later has a default in the database, too: workers of the version before do not know it, and they
+    insert runs until the last of them has ended.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -108,15 +111,15 @@ class Run(models.Model):
     lease_expires_at = UtcDateTimeField(null=True)
     lost_leases = models.IntegerField(default=0)
 
-    steps_out = models.IntegerField(default=0)
-    steps_awaited = models.CharField(max_length=3, default="")
+    steps_out = models.IntegerField(default=0, db_default=0)
+    steps_awaited = models.CharField(max_length=3, default="", db_default="")
 
     paused_at = UtcDateTimeField(null=True)
-    paused_by = models.CharField(max_length=200, default="")
+    paused_by = models.CharField(max_length=200, default="", db_default="")
 
     blocked_code = models.CharField(max_length=100, default="")
     blocked_text = models.TextField(default="")
-    blocked_traceback = models.TextField(default="")
+    blocked_traceback = models.TextField(default="", db_default="")
     blocked_since = UtcDateTimeField(null=True)
     blocked_count = models.IntegerField(default=0)
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from flow_app.core.payload import clean_text
+from flow_app.presenting.labels import first_labels, how_many_more
 
 APPROVAL = "human_approval"
-#: Labels that lists and pages show.
+#: Labels of one hook that lists and pages show.
 _LABELS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class HookFacts:
-    """The part of a hook's metadata that says what it is for; any JSON is legal metadata, and then all is empty."""
+    """The part of a hook's metadata that says what it is for; any JSON is legal metadata, and then all is empty.
+
+    ``labels`` are the first; ``more_labels`` says that there are more, and is empty if not.
+    """
 
     kind: str = ""
     subject: str = ""
     labels: dict[str, str] = field(default_factory=dict)
+    more_labels: str = ""
 
     @property
     def is_approval(self) -> bool:
@@ -33,16 +36,14 @@ def facts_of(metadata: str | None) -> HookFacts:
     tree = tree_of(metadata)
     if not isinstance(tree, dict):
         return HookFacts()
-    labels = tree.get("labels")
+    found = tree.get("labels")
+    labels = found if isinstance(found, dict) else {}
     return HookFacts(
         kind=_text(tree.get("kind")),
         subject=_text(tree.get("subject")),
-        labels={_text(name): _text(value) for name, value in _first(labels)} if isinstance(labels, dict) else {},
+        labels={_text(name): _text(value) for name, value in first_labels(labels, most=_LABELS).items()},
+        more_labels=how_many_more(labels, most=_LABELS),
     )
-
-
-def _first(labels: dict[str, Any]) -> Iterable[tuple[str, Any]]:
-    return islice(labels.items(), _LABELS)
 
 
 def tree_of(text: str | None) -> Any:

@@ -27,12 +27,12 @@ def traceback_of(run: Run) -> str:
 
 def traceback_in(meta: str) -> str:
     """What is kept beside an event, from its stored meta."""
-    return _text(json.loads(meta)) if TRACEBACK in meta else ""
+    return _text_in(json.loads(meta)) if TRACEBACK in meta else ""
 
 
 def reveal(traceback: str, *, redact: Redact) -> str:
     """A traceback as those may see it who may see payloads."""
-    return _text(redact({TRACEBACK: traceback})) if traceback else ""
+    return _text_in(redact({TRACEBACK: traceback})) if traceback else ""
 
 
 def ending_of(traceback: str, *, redact: Redact, limit: int) -> Excerpt | None:
@@ -44,6 +44,10 @@ def ending_of(traceback: str, *, redact: Redact, limit: int) -> Excerpt | None:
     return Excerpt("…" + text[1 - limit :] if is_cut else text, len(text), is_cut=is_cut)
 
 
-def _text(found: Any) -> str:
-    text = found.get(TRACEBACK) if isinstance(found, Mapping) else None
-    return text if isinstance(text, str) else ""
+def text_of(stored: object) -> str:
+    """A traceback as it is stored, or as ``redact`` left it; empty for all that is no text."""
+    return stored if isinstance(stored, str) else ""
+
+
+def _text_in(found: Any) -> str:
+    return text_of(found.get(TRACEBACK)) if isinstance(found, Mapping) else ""

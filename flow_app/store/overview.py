@@ -115,10 +115,8 @@ class OverviewStore(Reading):
 
 
 def _paused(runs: RunQuerySet) -> Paused:
-    found = runs.aggregate(count=Count("id"), since=Min("paused_at"))
-    first = runs.order_by("paused_at", "id").values_list("run_id", "paused_by")[:NAMED] if found["count"] else ()
-    run_ids, by = tuple(zip(*first, strict=True)) or ((), ())
-    return Paused(found["count"], found["since"], run_ids, by)
+    count, since, first = _oldest(runs, "paused_at", "run_id", "paused_by")
+    return Paused(count, since, tuple(run_id for run_id, _by in first), by=tuple(by for _run_id, by in first))
 
 
 def _untaken(runs: RunQuerySet) -> list[Untaken]:
@@ -141,6 +139,12 @@ def _first(rows: Any, run_id: str) -> tuple[str, ...]:
 
 
 def _named(rows: Any, since: str, *, run_id: str = "run_id") -> Named:
+    count, oldest, first = _oldest(rows, since, run_id)
+    return Named(count, oldest, tuple(name for (name,) in first))
+
+
+def _oldest(rows: Any, since: str, *columns: str) -> tuple[int, datetime | None, list[tuple[Any, ...]]]:
+    """How many there are, since when the oldest is so, and these columns of the first of them."""
     found = rows.aggregate(count=Count("id"), since=Min(since))
-    first = rows.order_by(since, "id").values_list(run_id, flat=True)[:NAMED] if found["count"] else ()
-    return Named(found["count"], found["since"], tuple(first))
+    first = rows.order_by(since, "id").values_list(*columns)[:NAMED] if found["count"] else ()
+    return found["count"], found["since"], list(first)

@@ -55,7 +55,7 @@ def insert_events(count: int) -> str:
 
 
 def _literals() -> dict[str, str]:
-    """The columns that a new run may leave unsaid, with their defaults in SQL; the database has none of its own."""
+    """The columns that a new run may leave unsaid, with their defaults in SQL; the database has few of its own."""
     fields = (field for field in Run._meta.concrete_fields if not field.primary_key)
     defaults = {str(field.column): field.get_default() if field.has_default() else None for field in fields}
     return {

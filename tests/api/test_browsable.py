@@ -31,7 +31,6 @@ class Page(HTMLParser):
         super().__init__()
         self.running: list[str] = []
         self.styled: list[str] = []
-        self.icons: list[str] = []
         self.forms: list[dict[str, Any]] = []
         self.fields: dict[str, str] = {}
         self.feed(text)
@@ -43,8 +42,6 @@ class Page(HTMLParser):
         self.running += [value for name, value in found.items() if name.startswith("on")]
         if tag == "style" or "style" in found:
             self.styled.append(self.get_starttag_text() or tag)
-        if tag == "link" and found.get("rel") == "icon":
-            self.icons.append(found["href"])
         urls = [url for name, url in found.items() if name in ("href", "src", "action", "formaction")]
         self.running += [url for url in urls if url.strip().lower().startswith(("javascript:", "data:", "vbscript:"))]
         if tag == "form":
@@ -170,7 +167,6 @@ def test_nothing_that_others_wrote_runs(
         page, text = look(person, path)
         assert not page.running, path
         assert not page.styled, path
-        assert page.icons == ["/static/flow_app/icon.svg"], path
         assert "<script>alert" not in text, path
         assert "<img src=x" not in text, path
 

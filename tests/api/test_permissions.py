@@ -10,7 +10,9 @@ from django.contrib.auth import get_user_model
 from rest_framework.test import APIClient
 
 from flow_app import ChildOperationReference
+from flow_app.api.serializers import FlowChildOperation
 from flow_app.api.urls import urlpatterns
+from flow_app.models import ChildOperation
 from tests.api.calls import BASE, get, pointers, post, refused, start
 from tests.api.conftest import ALL
 
@@ -185,6 +187,17 @@ def test_a_link_to_a_run_that_is_not_for_the_user_does_not_name_it(api: APIClien
         engine.link_child_operation("red", ChildOperationReference(run_id, "k", "o", flow_run_id=run_id))
     rows = get(api, "runs/red/children").json()["results"]
     assert [(row["reference_id"], row["flow_run_id"]) for row in rows] == [("blue", None), ("other", "other")]
+    linked = post(api, "runs/red/children", {**CHILD, "reference_id": "again", "flow_run_id": "other"})
+    assert linked.json()["flow_run_id"] == "other"
+
+
+def test_a_link_of_which_nobody_says_that_its_run_is_seen_does_not_name_it(engine) -> None:
+    for run_id in ("r1", "r2"):
+        engine.start("approval", run_id=run_id)
+    engine.link_child_operation("r1", ChildOperationReference("c", "k", "o", flow_run_id="r2"))
+    link = ChildOperation.objects.get()
+    assert FlowChildOperation(link, context={}).data["flow_run_id"] is None
+    assert FlowChildOperation(link, context={"shows_target": True}).data["flow_run_id"] == "r2"
 
 
 @pytest.mark.parametrize("asked", ["workflow=approval", "subject=order:7", "label=team:red"])
@@ -194,6 +207,13 @@ def test_who_may_not_see_runs_does_not_ask_what_the_hooks_runs_are_about(client_
     assert len(get(approver, "hooks").json()["results"]) == 1
     refused(get(approver, f"hooks?{asked}"), 403, "permission_denied")
     assert len(get(client_with("view_hook", "view_run", name="eve"), f"hooks?{asked}").json()["results"]) == 1
+
+
+def test_who_sends_the_form_empty_asks_nothing(client_with, engine) -> None:
+    engine.start("approval", run_id="r1")
+    approver = client_with("view_hook", "resume_hook")
+    assert len(get(approver, "hooks?workflow=&subject=&label=&label=").json()["results"]) == 1
+    refused(get(approver, "hooks?subject=&subject=order:7&label="), 403, "permission_denied")
 
 
 def test_who_paused_a_run_is_said(api: APIClient, engine) -> None:

@@ -130,6 +130,11 @@ def crowd(api: APIClient, clock: FakeClock, engine: FlowEngine) -> None:
         ("created_before=2030-01-01T00:30:00Z", ["red-2", "red-1"]),
         ("finished_after=2030-01-01T00:30:00Z", ["blue-1"]),
         ("finished_before=2030-01-01T00:30:00Z", []),
+        ("status=&workflow=&label=&blocked=&created_after=", ["broken-1", "blue-1", "red-2", "red-1"]),
+        ("status=&status=completed", ["blue-1"]),
+        ("workflow=echo&workflow=", ["blue-1"]),
+        ("label=&label=team:red", ["red-2", "red-1"]),
+        ("label=team:red&label=", ["red-2", "red-1"]),
     ],
 )
 @pytest.mark.usefixtures("crowd")

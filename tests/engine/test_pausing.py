@@ -80,16 +80,26 @@ def test_whose_name_is_long_or_unprintable_pauses_all_the_same(engine, waiting, 
     assert 0 < len(engine.row("r1").paused_by) <= 200
 
 
-def test_who_operates_is_told_to_the_log(engine, waiting, clock, caplog):
+@pytest.mark.parametrize(
+    ("actor", "by", "kept"),
+    [
+        ("ann", ", by ann", "ann"),
+        (None, "", None),
+        ("", "", None),
+        ("ann\r\nRun r2\0", ", by ann\\r\\nRun r2\\x00", "ann\\r\\nRun r2\\x00"),
+        ("n" * 300, ", by " + "n" * 199 + "…", "n" * 199 + "…"),
+    ],
+)
+def test_who_operates_is_told_to_the_log(engine, waiting, clock, caplog, actor, by, kept):
     engine.start(waiting, clock.now() + HOUR, run_id="r1")
     caplog.set_level("INFO", logger="flow_app.engine")
     for verb in (engine.run_now, engine.pause, engine.unpause):
-        assert verb("r1", actor="ann")
-    told = [record.getMessage() for record in caplog.records if getattr(record, "actor", "") == "ann"]
+        assert verb("r1", actor=actor)
+    told = [(record.getMessage(), record.actor) for record in caplog.records if hasattr(record, "actor")]
     assert told == [
-        "Run r1 is looked at now, by ann",
-        "Run r1 is paused, by ann",
-        "Run r1 is paused no more, by ann",
+        (f"Run r1 is looked at now{by}", kept),
+        (f"Run r1 is paused{by}", kept),
+        (f"Run r1 is paused no more{by}", kept),
     ]
 
 

@@ -95,6 +95,24 @@ def test_runs_are_counted_by_status_and_by_what_they_wait_for(waiting):
     assert "Paused     b (by ann)   oldest 0 s" in run("flow_status")[1]
 
 
+def test_what_others_wrote_breaks_no_line(waiting):
+    @workflow("loud")
+    def loud(ctx):
+        raise ValueError("red \x1b[31m\rand more\nand more")
+
+    engine = get_engine()
+    engine.start(waiting, run_id="a")
+    engine.pause("a", actor="ann)\nCRITICAL: \u2028\x1b[31mall is lost")
+    with pytest.raises(Exception, match="red"):
+        engine.start(loud, run_id="b")
+    _code, text = run("flow_status")
+    assert "Paused     a (by ann)\\nCRITICAL: \\u2028\\x1b[31mall is lost)   oldest 0 s\n" in text
+    assert "blocked by runtime" in text
+    assert "red \\x1b[31m." in text
+    assert "and more" not in text
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
 def test_what_is_blocked_is_grouped_by_why_and_says_since_when(broken):
     engine = get_engine()
     for number in range(7):

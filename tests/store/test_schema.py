@@ -13,15 +13,18 @@ from django.apps import apps
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connection, models
+from django.db.migrations.loader import MigrationLoader
 from django.db.models import Min
 from django.db.utils import IntegrityError
 
-from flow_app.models import Run, RunLabel
+from flow_app.models import Hook, Run, RunLabel
 from flow_app.models.fields import UtcDateTimeField
+from flow_app.models.keys import text_key
 from flow_app.store import DjangoEventStore
 from flow_app.testing.clock import FakeClock
 from tests.store.support import LEASE, begin, step
 
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
 MODELS = list(apps.get_app_config("flow_app").get_models())
 
 
@@ -38,6 +41,22 @@ def test_migrations_go_back_to_nothing_and_up_again():
     finally:
         call_command("migrate", "flow_app", verbosity=0)
     assert tables() == before
+
+
+@pytest.mark.django_db
+def test_workers_of_the_first_version_insert_rows_until_the_last_of_them_has_ended():
+    """They name the columns that they know: what came later has a default, or may be null."""
+    first = MigrationLoader(connection).project_state([("flow_app", "0001_initial")]).apps
+    run = {"run_id": "r1", "run_key": text_key("r1"), "status": "pending", "last_sequence": 1, "created_at": NOW}
+    run = first.get_model("flow_app", "run").objects.create(**run)
+    hook = {"hook_key": "k", "token_digest": "d", "metadata": "null", "status": "active"}
+    hook = first.get_model("flow_app", "hook").objects.create(run=run, **hook)
+    for model, known in ((Run, run), (Hook, hook)):
+        row = model.objects.get(pk=known.pk)
+        names = {field.name for field in model._meta.fields} - {field.name for field in known._meta.fields}
+        later = {name: model._meta.get_field(name).get_default() for name in names}
+        assert later
+        assert {name: getattr(row, name) for name in later} == later
 
 
 PROJECT = """

@@ -13,7 +13,7 @@ from flow_app.api.schema import field_of
 from flow_app.api.serializers.base import Read
 from flow_app.models import ChildOperation, Event, Progress
 from flow_app.presenting import mask_token
-from flow_app.presenting.tracebacks import TRACEBACK, traceback_in
+from flow_app.presenting.tracebacks import TRACEBACK, text_of
 
 
 class FlowEvent(Read):
@@ -27,9 +27,9 @@ class FlowEvent(Read):
     data = serializers.SerializerMethodField()  # type: ignore[assignment]
 
     def get_meta(self, event: Event) -> dict[str, Any]:
-        meta: dict[str, Any] = shown(json.loads(event.meta))
-        meta.pop(TRACEBACK, None)
-        traceback = self.reveal_traceback(traceback_in(event.meta))
+        stored = json.loads(event.meta)
+        traceback = self.reveal_traceback(text_of(stored.pop(TRACEBACK, None)))
+        meta: dict[str, Any] = shown(stored)
         return {**meta, TRACEBACK: traceback} if traceback else meta
 
     @field_of(AnyJson())
@@ -92,8 +92,9 @@ class FlowChildOperation(Read):
         return str(plain(row.body)["operation_id"])
 
     def get_flow_run_id(self, row: ChildOperation) -> str | None:
-        """One that was linked just now was looked up before."""
-        return row.flow_run_id if getattr(row, "shows_target", True) else None
+        """Hidden, unless the queryset or the view says that the run is for the caller to see."""
+        shows = getattr(row, "shows_target", False) or self.context.get("shows_target", False)
+        return row.flow_run_id if shows else None
 
     @field_of(AnyJson())
     def get_metadata(self, row: ChildOperation) -> Any:

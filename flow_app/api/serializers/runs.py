@@ -111,7 +111,7 @@ class FlowRunDetail(FlowRun):
     input = serializers.SerializerMethodField()
     output = serializers.SerializerMethodField()
     traceback = serializers.SerializerMethodField(
-        help_text=_("Where the code failed that blocks it, or that has ended it; null where there is none.")
+        help_text=_("Where the code failed that blocks the run or ended it; null when nothing was recorded.")
     )
 
     def get_error(self, run: Run) -> str:

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from flow_app.api import deciding
-from flow_app.api.filters import HookFilters
+from flow_app.api.filters import HookFilters, given
 from flow_app.api.inputs import FlowAnswer
 from flow_app.api.paging import Oldest
 from flow_app.api.permissions import RESUME_HOOK, VIEW_HOOK, VIEW_PAYLOAD, VIEW_RUN
@@ -47,7 +47,7 @@ class HookList(FlowView):
 
     def _check_filters(self) -> None:
         """They ask about the hooks' runs: nobody guesses at what he may not see by asking which hooks have it."""
-        asked = set(self.request.query_params) & set(HookFilters.base_filters)
+        asked = set(given(self.request.query_params)) & set(HookFilters.base_filters)
         if asked and not self.request.user.has_perm(VIEW_RUN):
             raise PermissionDenied(_("To filter by what runs are about takes the permission flow_app.view_run."))
 

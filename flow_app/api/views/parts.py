@@ -182,7 +182,8 @@ class RunChildren(FlowView):
                 raise
             raise self._no_target() from None
         row = run.child_operations.with_id(child.reference_id).get()
-        return Response(dict(FlowChildOperation(row, context=self.reading()).data), status=201 if is_new else 200)
+        context = self.reading(shows_target=True)  # it was looked up above
+        return Response(dict(FlowChildOperation(row, context=context).data), status=201 if is_new else 200)
 
     def _check_target(self, run_id: str | None) -> None:
         """A run that the caller may not see is as good as none."""

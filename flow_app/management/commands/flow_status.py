@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error as DatabaseTrouble
 
 from flow_app import get_engine
+from flow_app.core.payload import one_line
 from flow_app.dispatch.status import LATE, Status, status_of
 from flow_app.errors import FlowError
 from flow_app.store.overview import Named, Paused
@@ -110,7 +111,7 @@ def _row(title: str, *cells: str) -> str:
 
 def _paused(paused: Paused) -> list[str]:
     named = zip(paused.run_ids, paused.by, strict=True)
-    return [f"{run_id} (by {who})" if who else run_id for run_id, who in named]
+    return [f"{run_id} (by {one_line(who)})" if who else run_id for run_id, who in named]
 
 
 def _since(at: datetime | None, now: datetime) -> list[str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -12,9 +13,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from flow_app import HookMetadata, WorkflowProgress, get_engine, workflow
+from flow_app.core.payload import Payload
 from flow_app.core.ports import WakeReason
 from flow_app.core.snapshot import RunStatus
 from flow_app.models import Hook, Run
+from flow_app.models.hook import kind_of
 from tests.admin.looking import stories
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -72,15 +75,21 @@ def test_lists_and_pages_have_one_word_for_what_a_run_waits_for(boss, metadata, 
         assert f"Waits for {word} “boss” since" in boss.get(url).content.decode()
 
 
-def test_a_migration_names_the_kinds_of_hooks_that_wait(boss):
-    run, ended = stories.run_of("order"), stories.run_of("order", run_id="ended")
+def test_a_migration_names_the_kinds_of_hooks_that_wait(boss, monkeypatch):
+    """Batch by batch, and as a worker of this version names them."""
+    run, ended, other = (stories.run_of("order", run_id=run_id) for run_id in ("waits", "ended", "other"))
     get_engine().resume_hook(ended.run_id, "approval", 1)
+    odd = {"kind": "\x00\ud800" + 300 * "k"}
+    Hook.objects.filter(run=other.pk).update(metadata=json.dumps(odd))
     Hook.objects.update(kind="")
     before = list(Hook.objects.order_by("pk").values("metadata", "status", "token_digest"))
     migration = import_module("flow_app.migrations.0007_what_lists_show")
+    monkeypatch.setattr(migration, "_AT_A_TIME", 1)
     with connection.schema_editor() as editor:
         migration.name_kinds(apps, editor)
     assert Hook.objects.get(run=run).kind == "human_approval"
+    assert Hook.objects.get(run=other).kind == kind_of(Payload(odd))
+    assert Hook.objects.get(run=ended).kind == ""
     assert list(Hook.objects.order_by("pk").values("metadata", "status", "token_digest")) == before
 
 

@@ -258,6 +258,15 @@ def test_markup_from_workflows_and_callers_is_text(boss):
         assert "&lt;script&gt;alert" in text
 
 
+@pytest.mark.parametrize(("count", "more"), [(100, None), (101, "and one more label"), (150, "and 50 more labels")])
+def test_of_many_labels_the_first_are_shown_and_the_others_counted(boss, count, more):
+    text = shown(boss, stories.run_of("order", labels={f"label-{number}": "x" for number in range(count)}))
+    labels = {int(number) for number in re.findall(r"<code>label-(\d+)=x</code>", text)}
+    assert len(labels) == 100
+    assert ("more label" in text) == (more is not None)
+    assert more is None or more in text
+
+
 def test_no_script_or_style_stands_in_the_pages(boss):
     run = stories.run_of("order")
     for url in (stories.page(run), stories.live(run)):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from flow_app.core.payload import Limits, Payload, clean_text, dumps
+from flow_app.core.payload import Limits, Payload, clean_text, dumps, one_line
 from flow_app.errors import PayloadError
 
 
@@ -94,3 +94,16 @@ def test_free_text_is_cut_to_its_limit():
     assert clean_text("abcdef", limit=6) == "abcdef"
     assert clean_text("abcdefg", limit=6) == "abcde…"
     assert clean_text("a\x00", limit=4) == "a\\x…"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Grüße, 東京 🙂", "Grüße, 東京 🙂"),
+        ("a\r\nb\tc\x85\u2028d", "a\\r\\nb\\tc\\x85\\u2028d"),
+        ("\x1b[31m\x00\ud800\u202e", "\\x1b[31m\\x00\\ud800\\u202e"),
+    ],
+)
+def test_a_line_stays_one_line(text, line):
+    assert one_line(text) == line
+    assert one_line(text, limit=3) == line[:2] + "…"
