@@ -38,6 +38,8 @@ def check_celery(app_configs: Sequence[AppConfig] | None = None, **kwargs: Any) 
         return []
     celery = import_module("celery").current_app
     import_module("flow_app.tasks")
+    if (astray := _check_which(celery)) is not None:
+        return [astray]  # the others would be about some other app
     return [*_check_app(celery), *_check_tasks(celery), *_check_beat(celery.conf), *_check_queues(celery.conf, options)]
 
 
@@ -51,16 +53,27 @@ def _warning(number: int, text: str, hint: str) -> CheckMessage:
     return Warning(text, hint=hint, id=f"flow_app.W{number:03}")
 
 
-def _check_app(celery: Any) -> Iterator[CheckMessage]:
-    """W010: the app that this process sends by. W011: eager mode. W012: a broker inside the process."""
+def _check_which(celery: Any) -> CheckMessage | None:
+    """W010: the app that this process sends by is not the project's, or knows no broker."""
     with ThreadPoolExecutor(1) as threads:
         elsewhere = threads.submit(celery._get_current_object).result()
-    if elsewhere is not celery._get_current_object() or not elsewhere.conf.broker_url:
-        yield _warning(
+    if elsewhere is not celery._get_current_object():
+        return _warning(
             10,
             "Not every thread of this process finds the project's Celery app, so messages would go to amqp://localhost.",
             "from project.celery import app  # in project/__init__.py; and app.set_default() in project/celery.py",
         )
+    if not elsewhere.conf.broker_url:
+        return _warning(
+            10,
+            "This process finds no Celery app that knows a broker, so messages would go to amqp://localhost.",
+            "CELERY_BROKER_URL = 'redis://localhost:6379/0'  # and project/__init__.py imports the app",
+        )
+    return None
+
+
+def _check_app(celery: Any) -> Iterator[CheckMessage]:
+    """W011: eager mode. W012: a broker inside the process."""
     if celery.conf.task_always_eager:
         yield _warning(
             11,

@@ -86,7 +86,10 @@ def _lateness(overview: Overview) -> Iterator[Problem]:
         return
     seconds = round((overview.at - since).total_seconds())
     text = f"No scheduler seems to run: {_runs(runs.count)} and {steps.count} steps are overdue, one by {seconds} s"
-    hint = "Start manage.py flow_scheduler, or Celery beat with CELERY_BEAT_SCHEDULE = flow_app.beat.schedule()"
+    hint = (
+        "Start manage.py flow_scheduler, or Celery beat with CELERY_BEAT_SCHEDULE = flow_app.beat.schedule() and a "
+        "worker that reads the queue of flow_app.tick"
+    )
     yield Problem("critical", "scheduler_late", text, hint)
 
 

@@ -350,8 +350,9 @@ class Drive:
 
     def _yield(self) -> bool:
         """Let go with work left, and ask to be driven again, so that others get their turn."""
-        services = self.services
-        wake_at = services.store.clock.now() + services.options.dispatch_grace
+        services, wake_at = self.services, self.services.store.clock.now()
+        if not shutdown.requested():  # else whoever would get the hint may be stopping as well
+            wake_at += services.options.dispatch_grace
         change = RunChange(lease_expires_at=None, wake_at=wake_at, wake_reason=WakeReason.DISPATCHED)
         if not self.journal.flush(change):
             return False

@@ -34,6 +34,7 @@ _HEAVY = [
     "kombu.transport.redis",
 ]
 _DRIVERS = ["psycopg", "MySQLdb", "sqlite3"]
+_TO_ALL = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # what a terminal, or timeout(1), sends to a whole group
 
 
 def main() -> None:
@@ -43,6 +44,8 @@ def main() -> None:
         with suppress(ImportError):
             importlib.import_module(name)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them: they must not stay as zombies
+    for number in _TO_ALL:
+        signal.signal(number, signal.SIG_IGN)  # the end of the input tells, and then the children have to be ended
     born: list[int] = []
     for line in sys.stdin:
         born.append(_bear(**json.loads(line)))
@@ -67,7 +70,8 @@ def _live(argv: list[str], env: dict[str, str], log: str) -> NoReturn:
     try:
         with suppress(PermissionError):
             os.setpgid(0, 0)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGCHLD, *_TO_ALL):
+            signal.signal(number, signal.SIG_DFL)
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for stream in (1, 2):
             os.dup2(output, stream)

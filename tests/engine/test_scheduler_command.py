@@ -13,13 +13,15 @@ from threading import Event
 import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 
 from flow_app import get_engine, workflow
+from flow_app import step as flow_step
 from flow_app.core.tasks import DriveRun
 from flow_app.dispatch import FlowScheduler
 from flow_app.dispatch.scheduler import BATCH
 from flow_app.dispatch.watching import Watch
+from flow_app.engine import shutdown
 from flow_app.models import Run
 from flow_app.store import DjangoEventStore
 from tests.cluster.given import NAME
@@ -43,6 +45,41 @@ def test_the_scheduler_process_brings_in_what_is_due() -> None:
     assert engine.snapshot(run_id).output == "rested"
     assert out.getvalue() == "1 dispatched, 0 without a route, 0 failed\n"
     assert not Run.objects.filter(wake_at__isnull=False).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_told_to_stop_it_ends_with_the_step_at_hand_and_the_run_is_due_at_once() -> None:
+    engine = get_engine()
+    done: list[int] = []
+
+    @flow_step("slow")
+    def slow(index: int) -> None:
+        done.append(index)
+        if index == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    @workflow("row")
+    def row(ctx):  # type: ignore[no-untyped-def]
+        for index in range(5):
+            if not ctx.step_completed(f"s{index}"):
+                return ctx.schedule_step(f"s{index}", slow, index)
+        return ctx.complete()
+
+    with transaction.atomic():
+        engine.start("row", run_id="r")
+        engine.services.dispatcher, inline = None, engine.services.dispatcher
+    engine.services.dispatcher = inline
+    Run.objects.update(wake_at=engine.store.clock.now())
+    call_command("flow_scheduler")
+    assert done == [0, 1]
+    assert not shutdown.requested()
+    left = engine.row("r")
+    assert left.lease_expires_at is None
+    assert left.wake_at is not None
+    assert left.wake_at <= engine.store.clock.now()
+    call_command("flow_scheduler", "--once")
+    assert done == [0, 1, 2, 3, 4]
+    assert engine.snapshot("r").status == "completed"
 
 
 # --- the process ----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand
 from flow_app import get_engine
 from flow_app.dispatch import FlowScheduler, TickReport
 from flow_app.dispatch.watching import Watch
+from flow_app.engine import shutdown
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -50,7 +51,7 @@ class Command(BaseCommand):
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[threading.Event]:
-    """The first signal lets the tick end; the second one does what it does elsewhere."""
+    """The first signal lets the step at hand end, in a tick that drives runs itself; a second one is as elsewhere."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in _SIGNALS}
 
@@ -60,6 +61,7 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
 
     def ask_to_stop(*_: object) -> None:
         stop.set()
+        shutdown.request()
         restore()
 
     for number in _SIGNALS:
@@ -68,6 +70,7 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
         yield stop
     finally:
         restore()
+        shutdown.withdraw()
 
 
 def _seconds(text: str) -> float:
