@@ -87,9 +87,9 @@ class CeleryDispatcher:
     def same_workers(self, run_id: str, build: str | None) -> bool:
         """Do the drives of this run and its steps go to one queue? The project's own routing may part them.
 
-        In eager mode nothing goes anywhere.
+        In eager mode nothing goes anywhere, and a rate limit counts messages.
         """
-        if current_app.conf.task_always_eager:
+        if current_app.conf.task_always_eager or current_app.tasks["flow_app.run_step"].rate_limit:
             return False
         if self._queue_of(build) is not None:
             return True

@@ -62,7 +62,7 @@ def send(services: Services, journal: Journal, decision: Decision, plan: Plan, *
     if not journal.flush(change, send=steps):
         return False
     tasks = [(RunStep(row.run_id, step.step_id, step.attempt), step) for step in steps]
-    held = shift.hold_half([task for task, step in tasks if not _is_declared(services, step)], build=row.build)
+    held = set(shift.hold_half([task for task, step in tasks if not _is_declared(services, step)], build=row.build))
     for task, step in tasks:
         if task not in held:
             services.dispatch_step_quietly(task, build=row.build, queue=step.queue)

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from threading import Lock, Timer
 
+from django.db import connections
+
 from flow_app.core.tasks import DriveRun, RunStep
 from flow_app.engine import shutdown
 from flow_app.engine.services import Services
@@ -50,18 +52,14 @@ class Shift:
         if not tasks or not self._may_hold(tasks[0].run_id, build):
             return ()
         mine = tasks[len(tasks) - max(len(tasks) // 2, 1) :]
+        self._stop_timer()
         with self._guard:
             self._held.extend(mine)
-        self._send_later(len(mine) > 1)
-        return mine
-
-    def _send_later(self, is_needed: bool) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = Timer(PATIENCE, self._send_steps) if is_needed else None
-        if self._timer is not None:
+        if len(mine) > 1:  # one alone is begun at once
+            self._timer = Timer(PATIENCE, self._send_in_time)
             self._timer.daemon = True
             self._timer.start()
+        return mine
 
     def _may_hold(self, run_id: str, build: str | None) -> bool:
         if not self._holds or self._held or self.is_over or not self.services.same_workers(run_id, build):
@@ -77,13 +75,26 @@ class Shift:
             return self._held.popleft() if self._held else None
 
     def end(self) -> None:
-        """Send what is held."""
-        self._send_later(False)
+        """Send what is held; then nothing more is done for this shift."""
+        self._stop_timer()
         self._send_steps()
         with self._guard:
             drives, self._held = self._held, deque()
         for drive in drives:
             self.services.dispatch_quietly(self._build, drive)
+
+    def _stop_timer(self) -> None:
+        """It may be sending just now: no process may end, and no other timer begin, before it has."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+            self._timer = None
+
+    def _send_in_time(self) -> None:
+        try:
+            self._send_steps()
+        finally:
+            connections.close_all()  # of the timer's thread, if the project's routing opened any
 
     def _send_steps(self) -> None:
         with self._guard:

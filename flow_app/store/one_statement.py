@@ -20,6 +20,7 @@ from flow_app.core.snapshot import RunStatus
 from flow_app.core.spec import RuntimeBuildCompatibility
 from flow_app.errors import StoreError
 from flow_app.models.keys import text_key
+from flow_app.store import chunks
 from flow_app.store.appending import Appending
 from flow_app.store.dialects import Dialect
 from flow_app.store.leasing import Leasing
@@ -42,6 +43,8 @@ class OneStatement(Appending, Leasing):
         grace: timedelta,
     ) -> RunRow | None:
         if not self.dialect.has_writing_cte or leaves_rows(events, active_hooks=row.active_hooks):
+            return None
+        if sum(len(step.input.text) for step in steps) > chunks.MOST_TEXT:
             return None
         columns, values = columns_of(change, self.dialect)
         last, again = row.last_sequence + len(events), self.dialect.after(self.clock, grace)

@@ -257,6 +257,20 @@ def test_a_decision_and_its_steps_are_one_statement(store, count):
 
 
 @in_one
+def test_inputs_that_are_large_together_go_the_long_way(store):
+    """One message to the server carries each of them twice, and may have a gigabyte at most."""
+    begin(store)
+    row = store.claim("r1", lease=LEASE)
+    large = Payload.of("x" * 700_000)
+    many = [NewStep(f"s{number}", 1, "charge", large, POLICY, SPEC) for number in range(4)]
+    events = [new(store, StepCreated(item.step_id, "charge", large, POLICY)) for item in many]
+    how: dict[str, Any] = {"change": {}, "epoch": row.lease_epoch, "grace": GRACE}
+    assert store.append_and_send(row, events, many, **how) is None
+    assert store.row("r1") == row
+    assert store.append_and_send(row, events[:2], many[:2], **how) is not None
+
+
+@in_one
 def test_sent_again_after_an_answer_that_was_lost_it_stands_once(store):
     begin(store)
     row = store.claim("r1", lease=LEASE)

@@ -26,8 +26,20 @@ def by_name(name, args, kwargs, options, task=None, **more):
         ({"task_annotations": {"flow_app.run_step": {"queue": "steps"}}}, False),
         ({"task_annotations": {"flow_app.*": {"queue": "flow"}}}, True),
         ({"task_annotations": {"flow_app.drive_run": {"routing_key": "drives"}}}, False),
+        ({"task_annotations": {"flow_app.run_step": {"rate_limit": "10/m"}}}, False),
+        ({"task_always_eager": True}, False),
     ],
-    ids=["default", "one-route", "two-routes", "router", "annotated", "all-annotated", "routing-key"],
+    ids=[
+        "default",
+        "one-route",
+        "two-routes",
+        "router",
+        "annotated",
+        "all-annotated",
+        "routing-key",
+        "rate-limit",
+        "eager",
+    ],
 )
 def test_as_the_project_routes(engine, use_app, conf, same):
     app = Celery("other", broker="memory://", set_as_current=False)

@@ -195,6 +195,10 @@ class Clockwork(threading.Thread):
         super().start()
         self.join(30)
 
+    def join(self, timeout: float | None = None) -> None:
+        if self.ident is not None:
+            super().join(timeout)
+
 
 @pytest.fixture
 def timers(monkeypatch: pytest.MonkeyPatch) -> list[Clockwork]:
@@ -222,6 +226,37 @@ def test_the_timer_is_set_where_one_waits_for_another_and_stopped_at_the_end(bro
     broker.engine.start("many", 3, run_id="s")
     broker.drive()
     assert len(timers) == 1  # one alone is begun at once
+
+
+def test_a_shift_does_not_end_while_its_timer_is_sending(broker, many, calls, timers, monkeypatch):
+    """A worker's process may end right after: what the timer has taken out must be sent by then."""
+    sending, may_go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    dispatch = broker.box.dispatch_step
+
+    def wait_and_dispatch(message: RunStep, **where: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            sending.set()
+            may_go_on.wait(30)
+        dispatch(message, **where)
+
+    def begin() -> None:
+        threading.Thread.start(timers[0])
+        sending.wait(30)
+
+    end = Shift.end
+
+    def let_go(worker: Shift) -> None:
+        threading.Timer(0, may_go_on.set).start()
+        end(worker)
+        ended.set()
+
+    monkeypatch.setattr(broker.box, "dispatch_step", wait_and_dispatch)
+    monkeypatch.setattr(Shift, "end", let_go)
+    many["m5"] = begin
+    broker.engine.start("many", 10, run_id="r")
+    broker.drive()
+    assert ended.is_set()
+    assert sorted(sent(broker)) == [f"m{index}" for index in range(10) if index != 5]
 
 
 def _die() -> None:
