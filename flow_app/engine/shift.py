@@ -33,6 +33,7 @@ class Shift:
         self._build: str | None = None
         self._guard = Lock()  # the timer's thread sends what is held
         self._timer: Timer | None = None
+        self._is_late = False  # has the timer gone off?
 
     @property
     def is_over(self) -> bool:
@@ -87,10 +88,12 @@ class Shift:
         """It may be sending just now: no process may end, and no other timer begin, before it has."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer.join()
-            self._timer = None
+            if self._is_late:
+                self._timer.join()
+            self._timer, self._is_late = None, False
 
     def _send_in_time(self) -> None:
+        self._is_late = True
         try:
             self._send_steps()
         finally:
