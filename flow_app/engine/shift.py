@@ -13,7 +13,7 @@ from flow_app.engine import shutdown
 from flow_app.engine.services import Services
 
 #: Seconds for which members of a batch may be held: longer than it takes to send them, shorter than people notice.
-PATIENCE = 0.02
+PATIENCE = 0.05
 
 
 class Shift:
