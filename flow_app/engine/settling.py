@@ -67,7 +67,7 @@ class _Settlement:
         return self.store.transact(lambda: self._write(outcome))
 
     def _complete(self, output: Payload) -> Settled | None:
-        """The short way, where there is one and nothing is in it."""
+        """The short way, if there is one and nothing is in it; the store says there what :func:`_change` does here."""
         step = self.step
         events = self.services.new_events([ev.StepCompleted(step.step_id, output)])
         closed = self.store.complete_step(step, events[0])
