@@ -88,11 +88,12 @@ class Journal:
 
     def record(self, events: Iterable[ev.Event], *, meta: Mapping[str, Any] | None = None, traceback: str = "") -> None:
         """Fold events that are to be appended, with a failure's traceback. A refused one raises, and is not pending."""
-        now = self.store.clock.now()
+        now, known = self.store.clock.now(), meta or {}
         for event in events:
             self.state.mark()
             evolve(self.state, Recorded(self.state.last_sequence + 1, event, now))
-            self.pending.append(NewEvent(event, uuid4(), now, meta_of(event, meta, traceback)))
+            kept = meta_of(event, meta, traceback) if traceback else known
+            self.pending.append(NewEvent(event, uuid4(), now, kept))
 
     def declare(self, events: Iterable[ev.Event]) -> None:
         """Fold a decision. One that the fold refuses raises, and what was pending before is committed without it."""
