@@ -53,7 +53,11 @@ class Person:
         self.page.get_by_role("button", name="Log in").click()
 
     def log_in_by_keyboard(self) -> None:
+        from playwright.sync_api import expect
+
         self.go("/")
+        # The browser gives the focus when it comes to it, which may be after the page has loaded.
+        expect(self.page.get_by_label("Username")).to_be_focused(timeout=PATIENCE)
         self.types(NAME)
         self.page.keyboard.press("Tab")
         self.types(self._password)
