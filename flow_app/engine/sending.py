@@ -62,15 +62,12 @@ def send(services: Services, journal: Journal, decision: Decision, plan: Plan, *
     if not journal.flush(change, send=steps):
         return False
     tasks = [(RunStep(row.run_id, step.step_id, step.attempt), step) for step in steps]
-    held = set(shift.hold_half([task for task, step in tasks if not _is_declared(services, step)], build=row.build))
+    declared = services.runtime.step_options
+    held = set(shift.hold_half([task for task, step in tasks if not declared(step.step_name).travels], build=row.build))
     for task, step in tasks:
         if task not in held:
             services.dispatch_step_quietly(task, build=row.build, queue=step.queue)
     return True
-
-
-def _is_declared(services: Services, step: NewStep) -> bool:
-    return step.queue is not None or services.runtime.step_options(step.step_name).travels
 
 
 def late_outcomes(services: Services, journal: Journal) -> Awaited | None:

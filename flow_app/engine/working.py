@@ -10,6 +10,7 @@ from flow_app.engine import remote
 from flow_app.engine.drive import Wakeup, drive
 from flow_app.engine.services import Services
 from flow_app.engine.shift import Shift
+from flow_app.errors import FlowError
 
 logger = logging.getLogger("flow_app.engine")
 
@@ -38,7 +39,8 @@ def _go_on(shift: Shift) -> None:
                 _do(task, shift)
             except Exception as error:
                 labels = {"run_id": task.run_id, "code": getattr(error, "code", "runtime")}
-                logger.warning("%s after another task: %s", task.type, error, extra=labels)
+                unexpected = not isinstance(error, FlowError)
+                logger.warning("%s after another task: %s", task.type, error, exc_info=unexpected, extra=labels)
     finally:
         shift.end()
 

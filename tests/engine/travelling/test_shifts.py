@@ -50,6 +50,15 @@ def many(calls: Counter[str]) -> Any:
     return does
 
 
+def pair(body: Any) -> None:
+    """Register workflow ``w``: two members, ``a`` and ``b``, and the end."""
+
+    @workflow("w")
+    def w(ctx: Any) -> Any:
+        done = all(ctx.step_completed(step_id) for step_id in "ab")
+        return ctx.complete() if done else ctx.schedule_steps([ctx.step(step_id, body) for step_id in "ab"])
+
+
 def sent(broker: Broker) -> list[str]:
     return [message.step_id for message in broker.box.steps]
 
@@ -79,11 +88,7 @@ def test_what_is_declared_to_travel_does(broker, calls, declared):
     def far(ctx: StepContext) -> None:
         calls[ctx.step_id] += 1
 
-    @workflow("w")
-    def w(ctx: Any) -> Any:
-        done = all(ctx.step_completed(step_id) for step_id in "ab")
-        return ctx.complete() if done else ctx.schedule_steps([ctx.step(step_id, far) for step_id in "ab"])
-
+    pair(far)
     broker.engine.start("w", run_id="r")
     broker.drive()
     assert len(broker.box.steps) == 2
@@ -148,11 +153,7 @@ def test_a_member_that_is_kept_may_fail_and_is_tried_again_by_a_message(broker):
             raise ValueError
         return ctx.attempt
 
-    @workflow("w")
-    def w(ctx: Any) -> Any:
-        done = all(ctx.step_completed(step_id) for step_id in "ab")
-        return ctx.complete() if done else ctx.schedule_steps([ctx.step(step_id, flaky) for step_id in "ab"])
-
+    pair(flaky)
     broker.engine.start("w", run_id="r")
     broker.drive()
     assert broker.box.steps == [RunStep("r", "a", 1), RunStep("r", "b", 2)]
