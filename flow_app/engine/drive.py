@@ -292,7 +292,8 @@ class Drive:
             committed = [] if journal.unborn else services.store.history(journal.row.run_id)
             ahead = enumerate(journal.pending, start=len(committed) + 1)
             return committed + [
-                ev.EventEnvelope(journal.row.run_id, at, new.event_id, new.recorded_at, new.event) for at, new in ahead
+                ev.EventEnvelope(journal.row.run_id, at, new.event_id, new.recorded_at, new.event, new.meta)
+                for at, new in ahead
             ]
 
         return WorkflowContext(journal.state, history=history, secrets=services.secrets, limits=services.options.limits)

@@ -270,3 +270,25 @@ def test_who_drives_a_run_and_who_lists_runs_reads_none(clock: Any) -> None:
     reads = [query["sql"] for query in seen if query["sql"].startswith("SELECT")]
     assert reads
     assert [sql for sql in reads if "blocked_traceback" in sql] == []
+
+
+def test_a_workflow_reads_the_same_history_before_it_is_committed_and_after(store, clock):
+    """What is kept beside an event is there on the first pass as on every replay, or code that reads it may differ."""
+    engine, seen = inline_engine(store), []
+
+    @step("fails", retry=RetryPolicy.none().continue_workflow_on_failure())
+    def fails() -> None:
+        raise ValueError("no")
+
+    @workflow("reader")
+    def reader(ctx: Any) -> Any:
+        if not ctx.step_failed("s"):
+            return ctx.schedule_step("s", fails)
+        seen.append([(item.sequence, item.type, dict(item.meta)) for item in ctx.history])
+        return ctx.complete() if ctx.wait_completed("w") else ctx.wait_until("w", clock.now())
+
+    engine.start(reader, run_id="r")
+    engine.resume_wait("r", "w")
+    assert any("traceback" in meta for _, _, meta in seen[0])
+    assert len(seen) > 1
+    assert all(later[: len(seen[0])] == seen[0] for later in seen)
